@@ -17,7 +17,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 run: setup
 	$(BIN)/lethe run
 
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Three workers on two cores: many tests wait for processes that start or end.
+PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Some twenty minutes on two cores. The checks of `make lint` take one core for a minute and run beside the tests; what they
 # print comes at the end. A shell lets a command in the background ignore Ctrl-C, hence the trap.

@@ -17,6 +17,7 @@ from lethe.errors import LetheError, plural
 if TYPE_CHECKING:
     from flows.record import RunRecord
     from flows.workspace import Graph, Order
+    from lethe.io.files import Json
 
 STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "game": "game",
@@ -25,15 +26,15 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "one-run-figures": "one_run_figures",
     "tofu-table-1": "tofu_table",
     "harry-potter-55": "harry_potter",
-    "seeds": "seeds",
+    "twins-canaries": "canaries",
     "theorems": "theorems",
+    "demonstration": "demonstration",
     "papers": "papers",
+    "numbers": "numbers",
 }
 # An experiment becomes a git reference, a sweep a folder.
-EXPERIMENT, SWEEP = (
-    re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?"),
-    re.compile(r"[A-Za-z0-9_-]+"),
-)
+EXPERIMENT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?")
+SWEEP = re.compile(r"[A-Za-z0-9_-]+")
 PullFlag = Annotated[
     bool,
     typer.Option(
@@ -91,9 +92,17 @@ def run(
         str | None, typer.Option(help="Name of the DVC experiment that -S and --preset make.")
     ] = None,
     fail_on: Annotated[
-        Literal["worse"] | None,
+        Literal["worse", "trace", "attack"] | None,
         typer.Option(
-            help="worse: exit status 1 where a model is proved to leak more than in the run before."
+            help="Exit status 1 where a model is proved to leak more than in the run before (worse), or has a trace of drawn "
+            "secrets or no word on one (trace), or where it is not proved that at most the goal of the attacks drawn from a "
+            "recipe succeed (attack)."
+        ),
+    ] = None,
+    require: Annotated[
+        Literal["forgot"] | None,
+        typer.Option(
+            help="forgot: exit status 1 unless every model under test has the word forgot."
         ),
     ] = None,
     pull: PullFlag = False,
@@ -128,44 +137,139 @@ def run(
         raise BadValue(
             "--name", name, "letters, digits, '-', '_' and '.', the first a letter or digit"
         )
-    if parent := os.environ.get("LETHE_PARENT"):  # the points of a sweep end with the sweep
+    parent = os.environ.get("LETHE_PARENT")
+    if parent:  # the points of a sweep end with the sweep
         watch(int(parent))
     no_telemetry()
     workspace.prepare(root)
     order = workspace.Order(stages or (), pull, push, jobs, scheduler)
     news, experiment, error = _run_changed(root, set_ or [], preset, name, order)
     _conclude(news, experiment, error, as_json)
-    if fail_on == "worse" and news:
-        _gate(news)
+    if news:
+        _gates(news, fail_on, require)
 
 
-def _gate(news: RunRecord) -> None:
-    """Say whether the gate is open; end with status 1 where it is closed."""
+def _gates(news: RunRecord, fail_on: str | None, require: str | None) -> None:
+    """Say of each gate that was asked for whether it is open; end with status 1 where one is closed."""
     from flows.overview import standard
+
+    said = []
+    if fail_on == "worse":
+        said.append(_whether_worse(news))
+    if fail_on == "trace":
+        said.append(_whether_untraced(news))
+    if fail_on == "attack":
+        said.append(_whether_attacks_fail(news))
+    if require == "forgot":
+        said.append(_whether_forgot(news))
+    for is_open, sentence in said:
+        state = "open" if is_open else "closed"
+        standard().print(f"Gate {state}: {sentence}")
+    if not all(is_open for is_open, _ in said):
+        raise typer.Exit(1)
+
+
+def _whether_worse(news: RunRecord) -> tuple[bool, str]:
+    """Whether no model is proved to leak more than in the run before, and the sentence that says so."""
     from lethe.errors import visible
 
     if not news.complete:
-        standard().print(
-            "Gate closed: this run was not complete, so it was compared with none. Run all stages: lethe run --fail-on worse."
+        return False, (
+            "this run was not complete, so it was compared with none. "
+            "Run all stages: lethe run --fail-on worse."
         )
-        raise typer.Exit(1)
     level = f" {news.tries['sentence']}" if news.tries else ""
-    worse = [alarm for alarm in news.alarms if alarm.worse]
-    if worse:
-        standard().print(f"Gate closed: {visible(worse[0].sentence())}.{level}")
-        raise typer.Exit(1)
+    for alarm in news.alarms:
+        if alarm.worse:
+            return False, f"{visible(alarm.sentence())}.{level}"
     for model, reasons in news.refused.items():
         because = visible(" ".join(reasons))
-        standard().print(f"Gate closed: nothing is claimed of {visible(model)}. {because}")
-        raise typer.Exit(1)
+        return False, f"nothing is claimed of {visible(model)}. {because}"
     if news.compared_with is None:
-        standard().print("Gate open: no run came before this one, so nothing was compared.")
-        return
-    standard().print(f"Gate open: no model is proved to leak more than before.{level}")
+        return True, "no run came before this one, so nothing was compared."
+    return True, f"no model is proved to leak more than before.{level}"
+
+
+def _whether_forgot(news: RunRecord) -> tuple[bool, str]:
+    """Whether every model under test has the word *forgot*, and the sentence that says so."""
+    from lethe.errors import visible
+
+    if not news.complete:
+        return False, (
+            "this run was not complete, so it says no word. "
+            "Run all stages: lethe run --require forgot."
+        )
+    for model, words in news.verdicts.items():
+        word = words.forgetting
+        if word == "none":
+            word = "no word"
+        if word != "forgot":
+            return False, f"{visible(model)} has not the word forgot but: {word}."
+    if not news.verdicts:
+        return False, "no model under test has a word."
+    return True, "every model under test has the word forgot."
+
+
+def _whether_untraced(news: RunRecord) -> tuple[bool, str]:
+    """Whether no model under test has a trace of drawn secrets, each being tested, and the sentence that says so."""
+    from lethe.errors import visible
+
+    if not news.complete:
+        return False, (
+            "this run was not complete, so it says no word on a trace. "
+            "Run all stages: lethe run --fail-on trace."
+        )
+    traces = {name: words.trace for name, words in news.verdicts.items()}
+    untested = [name for name, trace in traces.items() if not trace]
+    if untested or not traces:
+        of = visible(", ".join(untested)) or "this run"
+        return False, f"no secret of {of} was drawn among twins (docs/twins.md)."
+    for trace in traces.values():
+        if trace["word"] in ("trace", "none"):
+            return False, visible(trace["sentence"])
+    sentence = "no trace of drawn secrets is proved."
+    weak = [name for name, trace in traces.items() if trace["word"] == "open"]
+    if weak:
+        sentence += f" The test is too weak to exclude one: {visible(', '.join(weak))}."
+    return True, sentence
+
+
+def _whether_attacks_fail(news: RunRecord) -> tuple[bool, str]:
+    """Whether each population of attacks is proved to succeed in at most its goal, and the sentence that says so."""
+    from flows.record import read_populations, try_of
+    from lethe.errors import visible
+
+    populations = read_populations(Path.cwd(), news.stages)
+    if not populations:
+        return False, "this run tried no population of attacks (docs/attacks.md)."
+    for name, result in populations.items():
+        if result is None:
+            return (
+                False,
+                f"the attacks of {visible(name)} did not end in this run. "
+                f"Run them: lethe run attack@{name}, or all: lethe run attack.",
+            )
+        if result.ended != "below":
+            return False, visible(result.sentence(name))
+    sentences = []
+    is_open = True
+    for name, result in populations.items():
+        if result is None:
+            continue
+        attempt = try_of(Path.cwd(), name, result)
+        is_open = is_open and attempt.is_allowed
+        about = f"this gate on {name}"
+        said = attempt.sentence(about, f"attacks.{name}.alpha")
+        sentences.append(f"{result.sentence(name)} {said}")
+    return is_open, visible(" ".join(sentences))
 
 
 def _run_changed(
-    root: Path, set_: list[str], preset: str | None, name: str | None, order: Order
+    root: Path,
+    set_: list[str],
+    preset: str | None,
+    name: str | None,
+    order: Order,
 ) -> tuple[RunRecord | None, dict[str, str | None], LetheError | None]:
     """Change params.yaml and run the pipeline by ``order``; return the record, experiment and error."""
     from flows import record, remote, settings, workspace
@@ -176,7 +280,10 @@ def _run_changed(
 
     if order.pull or order.push:
         remote.require(root)
-    changes = [*(settings.read_preset(preset).items() if preset else ()), *map(parse, set_)]
+    changes: list[tuple[str, Json]] = []
+    if preset:
+        changes += settings.read_preset(preset).items()
+    changes += map(parse, set_)
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
         if order.wanted:
@@ -196,10 +303,13 @@ def _run_changed(
             or params.read_bytes() != (root / workspace.PARAMS_COPY).read_bytes()
         )
         if edited:
-            standard().print(
+            told = (
                 "params.yaml changed during the run. The run used the values with which it began; run `lethe run` again "
-                "for the new ones." + (" Not kept as a DVC experiment." if changes else "")
+                "for the new ones."
             )
+            if changes:
+                told += " Not kept as a DVC experiment."
+            standard().print(told)
         if changes and error is None and not edited and not order.wanted:
             experiment["experiment"], sentence = workspace.save_experiment(name)
             standard().print(sentence)
@@ -231,8 +341,11 @@ def _conclude(
     if news and error:  # the record may be an earlier run's
         news = replace(news, alarms=[])
     if as_json:
-        values = news.as_json() if news else {"alarms": []}
-        print_json({**values, **experiment, "error": str(error) if error else None})
+        values: dict[str, object] = {"alarms": []}
+        if news:
+            values = news.as_json()
+        problem = str(error) if error else None
+        print_json({**values, **experiment, "error": problem})
     elif news:
         typer.echo(summary(news))
     if error:
@@ -339,14 +452,20 @@ def sweep(
         raise BadArguments(("-S", "--preset"), "give one axis at least, or a preset.")
     elif seed is not None and random is None:
         raise BadValue("--seed", seed, "left out without --random")
-    name = preset or "sweep" if name is None else name
+    if name is None:
+        name = preset or "sweep"
     check(SWEEP.fullmatch(name), "--name", name, "letters, digits, - and _")
     workspace.prepare(root)
-    axes = grid.axes_of(set_ or [])
-    drawn = grid.random_points(axes, random, seed or 0) if random else []
-    points = chosen.points if chosen else drawn or grid.grid_of(axes)
-    common = [*settings.read_preset(base, "--base").items()] if base else []
-    common += chosen.params.items() if chosen else ()
+    common: list[tuple[str, Json]] = []
+    if base:
+        common += settings.read_preset(base, "--base").items()
+    if chosen:
+        points = chosen.points
+        common += chosen.params.items()
+    elif random:
+        points = grid.random_points(grid.axes_of(set_ or []), random, seed or 0)
+    else:
+        points = grid.grid_of(grid.axes_of(set_ or []))
     for point in points:  # no point runs unless all are valid
         settings.changed(root / config.FILE, [*common, *point.settings])
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # Dask logs every step
@@ -356,7 +475,15 @@ def sweep(
 
         # Another sweep of this name would change points not yet run.
         with workspace.only_run(root / work.SWEEPS / name):
-            result = work.sweep(root, points, name, at_once or cores(), jobs, scheduler, common)
+            result = work.sweep(
+                root,
+                points,
+                name,
+                at_once or cores(),
+                jobs,
+                scheduler,
+                common,
+            )
     place = workspace.RESULTS / f"{name}.json"
     notes = work.concluded(chosen, result, place)
     if as_json:

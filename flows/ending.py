@@ -29,9 +29,8 @@ def conclude(
         ends[stage.name] = record.StageEnd(state, stage.end, round(stage.seconds, 2))
     if not complete:
         return record.write(root, ends, complete)
-    changed = record.alarms(root, ends, params)
-    attempt = record.tried(root, params)
-    return record.write(root, ends, complete, changed, attempt)
+    since = record.since_last(root, ends, params)
+    return record.write(root, ends, complete, since)
 
 
 def log_and_push(root: Path, stages: Sequence[Stage], push: bool, tell: Tell) -> None:

@@ -32,7 +32,9 @@ PRESETS = Path(__file__).parent / "sweeps"
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class SweepPoint:
+    """One combination of values: the keys of params.yaml with their values, and a name for its folder."""
+
     settings: tuple[tuple[str, Json], ...]
     label: str = ""  # replaces the name made from the values
 
@@ -51,6 +53,8 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
+    """A range of numbers from which a search at random draws."""
+
     law: str  # uniform | log | whole
     low: float
     high: float
@@ -84,6 +88,7 @@ def range_of(key: str, text: str) -> Range:
 
 
 def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
+    """Return the axis of each key from texts such as ``key=1,2`` or ``key=log(1e-4, 1e-2)``; raises `BadValue`."""
     axes: dict[str, Axis] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -104,22 +109,23 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
     return axes
 
 
-def grid_of(axes: Mapping[str, Axis]) -> list[Point]:
+def grid_of(axes: Mapping[str, Axis]) -> list[SweepPoint]:
+    """Return every combination of the values; raises `BadValue` for a range, which has no end of values."""
     for key, values in axes.items():
         if isinstance(values, str):
             raise BadValue(
                 key, values, "a list of values, unless --random gives the number of points"
             )
     pairs = [[(key, value) for value in values] for key, values in axes.items()]
-    return _distinct([Point(values) for values in itertools.product(*pairs)])
+    return _distinct([SweepPoint(values) for values in itertools.product(*pairs)])
 
 
-def _distinct(points: Sequence[Point]) -> list[Point]:
+def _distinct(points: Sequence[SweepPoint]) -> list[SweepPoint]:
     """Each point once: equal points share a folder, and a claim must not count one model twice."""
     return list({point.name: point for point in points}.values())
 
 
-def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point]:
+def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[SweepPoint]:
     """Return the points of ``count`` draws without doubles; more draws of a seed begin with the fewer."""
     laws: dict[str, Range | list[Json]] = {}
     for key, values in axes.items():
@@ -128,7 +134,7 @@ def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point
     for sequence in np.random.SeedSequence(seed).spawn(count):
         generator = np.random.default_rng(sequence)
         settings = [(key, _drawn(law, generator)) for key, law in laws.items()]
-        points.append(Point(tuple(settings)))
+        points.append(SweepPoint(tuple(settings)))
     return _distinct(points)
 
 
@@ -139,11 +145,15 @@ def _drawn(law: Range | list[Json], generator: np.random.Generator) -> Json:
 
 
 class Random(Section):
+    """How many points a preset draws, and the seed."""
+
     points: Count
     seed: Seed
 
 
 class SweepPreset(Section):
+    """A sweep fixed beforehand: its axes, its figure, and the claims that it tests."""
+
     params: dict[str, Json]
     axes: Annotated[dict[str, Axis], Field(min_length=1)]
     random: Random | None
@@ -151,13 +161,14 @@ class SweepPreset(Section):
     claims: Annotated[list[SweepClaim], Field(min_length=1)]
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[SweepPoint]:
         if self.random is None:
             return grid_of(self.axes)
         return random_points(self.axes, self.random.points, self.random.seed)
 
 
 def read_sweep_preset(name: str) -> SweepPreset:
+    """Return the preset of this name; raises `BadParam` for a key that is wrong."""
     document = read_preset(PRESETS, name)
     try:
         return SweepPreset.model_validate(document)

@@ -45,11 +45,13 @@ class Overview:
         self.tell(f"  {stage} | {line}")
 
     def passed(self, stage: str, end: str) -> None:
+        """Show that a stage need not run, and why."""
         self.done += 1
         if end not in ("clean", "not started"):
             self.tell(f"{stage} {end}")
 
     def started(self, stage: str, stale: list[str]) -> None:
+        """Show that a stage runs, and what changed about it."""
         self._note(stage).unlink(missing_ok=True)  # of an earlier run
         self.running[stage] = time.monotonic()
         why = "; ".join(stale[:3])

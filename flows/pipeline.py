@@ -33,14 +33,14 @@ from prefect.utilities.annotations import allow_failure, quote
 from flows import ending, record, workspace
 from flows.beginning import current_graph
 from flows.overview import Overview, standard
-from flows.server import require
+from flows.server import page, require
 from flows.stage import ENDS, Stage, stages_of
 from flows.workers import Workers
 from lethe import config
 from lethe.config.schema import Params
 from lethe.errors import LetheError, StageFailed, behind, of_the_machine, plural
 from lethe.process import watch
-from lethe.verdict.standing import doubt
+from lethe.verdict.deciding import doubt
 
 GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
 BUSY = (408, 429)  # a server with too much to do
@@ -49,6 +49,8 @@ Runner: TypeAlias = "workspace.Processes | Workers"  # brings stages up to date,
 
 
 class Stopped(LetheError):
+    """A signal ended the run; the exit status is 128 plus its number, as shells have it."""
+
     def __init__(self, number: int):
         self.exit_status = 128 + number
         super().__init__(
@@ -57,7 +59,7 @@ class Stopped(LetheError):
 
 
 @dataclasses.dataclass
-class Run:
+class PipelineRun:
     """What `run` and the flow tell each other: the graph, the flow's last state or error, whether the server has gone."""
 
     graph: workspace.Graph | None = None
@@ -68,12 +70,12 @@ class Run:
 
 
 SCHEDULE = "LETHE_SCHEDULE"
-RUN: contextvars.ContextVar[Run | None] = contextvars.ContextVar("RUN", default=None)
+RUN: contextvars.ContextVar[PipelineRun | None] = contextvars.ContextVar("RUN", default=None)
 
 
-def this_run() -> Run:
+def this_run() -> PipelineRun:
     """Return the run of this context; the flow names no context variable, because Prefect pickles its function."""
-    return RUN.get() or Run()
+    return RUN.get() or PipelineRun()
 
 
 def to_prefect(what: Callable[[], object], tell: Callable[[str], None]) -> None:
@@ -144,7 +146,11 @@ def _recorded(how: Schedule, scheduled: bool) -> State:
 
 
 def _bring_all(
-    jobs: int | None, scheduled: bool, pull: bool, push: bool, scheduler: str | None
+    jobs: int | None,
+    scheduled: bool,
+    pull: bool,
+    push: bool,
+    scheduler: str | None,
 ) -> State:
     root = Path.cwd()
     if scheduled:
@@ -155,6 +161,7 @@ def _bring_all(
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         outdated = graph.behind()
+        overview.tell(page(flow_run.id))
         processes: Runner
         if scheduler is None:
             processes = workspace.Processes(
@@ -192,7 +199,11 @@ def _bring_all(
 
 
 def tell_ahead(
-    outdated: Sequence[str], total: int, params: Params, overview: Overview, time: str
+    outdated: Sequence[str],
+    total: int,
+    params: Params,
+    overview: Overview,
+    time: str,
 ) -> None:
     """Say before the first stage starts what the run will take."""
     groups = Counter(name.partition("@")[0] for name in outdated)
@@ -226,7 +237,7 @@ def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
 def run(order: workspace.Order, graph: workspace.Graph) -> LetheError | None:
     """Bring ``graph`` up to date in this process, under the folder's lock; return the error."""
     require()
-    this = Run(graph, scheduler=order.scheduler)
+    this = PipelineRun(graph, scheduler=order.scheduler)
     token = RUN.set(this)
     try:
         with tags(folder_tag()):
@@ -278,7 +289,7 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: Ru
             stage.end = "clean"
             overview.passed(stage.name, stage.end)
             continue
-        named = bring_up_to_date.with_options(name=stage.name)
+        named = bring_up_to_date.with_options(name=stage.name, task_run_name=stage.name)
         futures[stage.name] = named.submit(
             quote(stage),
             quote(places),
@@ -388,6 +399,7 @@ def close_abandoned_runs() -> None:
 
 
 def publish(news: record.RunRecord) -> None:
+    """Keep the table of stages and the changes as artifacts of Prefect's run."""
     rows = [{"stage": name, **dataclasses.asdict(end)} for name, end in news.stages.items()]
     create_table_artifact(key="stages", table=rows, description="How each stage ended.")
     changes = f"```\n{record.summary(news, 200)}\n```"
@@ -395,5 +407,6 @@ def publish(news: record.RunRecord) -> None:
 
 
 def publish_alarm(news: record.RunRecord) -> None:
+    """Keep what got worse or better as an artifact of Prefect's run."""
     direction, lines = ending.alarm_text(news)
     create_markdown_artifact(key="alarm", markdown=lines, description=f"The run: {direction}.")

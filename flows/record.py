@@ -8,39 +8,57 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from flows.overview import standard
 from flows.workspace import SCRATCH
-from lethe.comparison.changes import judged_anew, proved_changes
-from lethe.config.schema import Params
+from lethe import config
+from lethe.comparison.changes import Changes, judged_anew, proved_changes
+from lethe.config.schema import Params, Population
 from lethe.errors import LetheError, OtherSchema, plural, visible
 from lethe.identity import content_digest
+from lethe.io import tries
 from lethe.io.artifacts import measured
-from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, plain, read_artifact, write_json
-from lethe.io.tries import Try, begin
+from lethe.io.files import (
+    SCHEMA_VERSION,
+    Json,
+    atomic_folder,
+    plain,
+    read_artifact,
+    read_jsonl,
+    write_json,
+)
+from lethe.io.tries import Declared
 from lethe.progress import duration
 from lethe.results import table
 from lethe.results.licence import reasons_of
+from lethe.results.population import PopulationResult
 from lethe.results.table import Results
+from lethe.results.trace import BESIDE
 from lethe.statistics.bound import Side, as_percent, exact, significant
 from lethe.verdict.claims import judged_exactly
+from lethe.verdict.finding import FORGETTING, TRACE, UTILITY, Findings
+from lethe.verdict.standing import REFERENCE
 
 DATA = Path("data")
 FILE = SCRATCH / "last_run.json"
 LAST_RESULTS = SCRATCH / "last_results"  # the tables of `COMPARED` of the last complete run
 COMPARED = ("metrics", "exact")
+FORGET = Path("dataset/forget.jsonl")
+SHARED = "shared"  # answers of one seed, whoever gave them, have the same random numbers
+LARGEST = 1e300  # stands for an infinite ln e in JSON
 PATIENCE = 60  # seconds for the command of params
 WORSE, BETTER = ("leaks",), ("forgot", "intact")  # the words that make a change worse or better
-WEIGHTS = "these weights and questions"
 REPORT = DATA / "report" / "index.html"
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
+    """A number of a model in the run before and in this run."""
+
     model: str
     metric: str
     before: int | float | None  # None: the model or the metric is new
@@ -48,10 +66,21 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True)
-class Words:
+class ModelWords:
+    """The words on one model; ``trace`` is the record of its twin test, empty where no secret of the model was drawn."""
+
     forgetting: str
     utility: str
     sentence: str
+    trace: dict[str, Json] = dataclasses.field(default_factory=dict)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict, the word on a trace, and what both mean together."""
+        traced = str(self.trace.get("sentence", ""))
+        together = BESIDE.get((self.forgetting, str(self.trace.get("word"))), "")
+        sentences = (self.sentence, f"{traced} {together}".strip())
+        return [sentence for sentence in sentences if sentence]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +88,12 @@ class Alarm:
     """A change of a model that matters.
 
     Kind "scorer": another scorer judged the model, so that nothing else of it is compared. Kind "verdict": the word on
-    ``metric`` ("forgetting" or "utility") was ``before`` and is ``after``. Kind "bound": it is proved that
-    ``questions`` questions, or where ``question`` is None the average over all, leak more or less; ``before`` and ``after``
-    are the ends that prove it, of ``question``. ``worse`` closes the gate; both may be false. A word is worse or better only
-    beside a proved change of its model: other draws of the same probabilities turn *open* into *leaks* too.
+    ``metric`` ("forgetting" or "utility") was ``before`` and is ``after``. Kind "bound": it is ``proved`` that ``questions``
+    questions leak more or less (0: that some question of these models does), with ln of the mean e-value over all questions
+    as ``log_e``; ``before`` and ``after`` are the shares of leaks of ``question``, which has the most evidence, or with
+    ``by_ends`` the ends that prove the change. ``worse`` closes the gate; both may be false. A word is worse or better only
+    beside a proved change of its model: other draws of the same probabilities turn *open* into *leaks* too. ``drawn_anew``:
+    the same weights answered in the same way, so that they cannot have changed.
     """
 
     model: str
@@ -74,19 +105,28 @@ class Alarm:
     better: bool
     question: str | None = None
     questions: int = 0
+    proved: bool = False
+    log_e: float | None = None
+    by_ends: bool = False
+    drawn_anew: bool = False
 
     def sentence(self) -> str:
         if isinstance(self.before, str) or isinstance(self.after, str):
             metric = "verdict" if self.metric == "forgetting" else self.metric
             return f"{self.model}: {metric} {self.before} -> {self.after}{self._unshown()}"
+        before = self._number(self.before)
+        after = self._number(self.after)
         rose = self.after > self.before
-        before, after = self._end(self.before, rose), self._end(self.after, not rose)
-        what = "the average question" if self.question is None else visible(self.question)
+        if self.by_ends:
+            before = self._end(self.before, rose)
+            after = self._end(self.after, not rose)
         does = "leaks in" if self.metric == "leak" else "scores"
-        sentence = f"{self.model}: {what} {does} {after}, before {before}"
+        sentence = f"{self.model}: {visible(str(self.question))} {does} {after}, before {before}"
+        direction = "more" if rose else "less"
         if self.questions > 1:
-            direction = "more" if rose else "less"
             sentence += f"; {self.questions} questions proved to leak {direction}"
+        elif not self.questions:
+            sentence += f"; of all questions together some are proved to leak {direction}"
         return sentence
 
     def _unshown(self) -> str:
@@ -94,8 +134,16 @@ class Alarm:
         if self.kind != "verdict" or self.worse or self.better:
             return ""
         if self.after in (*WORSE, *BETTER):
-            return " (now proved, no change shown)"
+            proved = "now proved" if self.drawn_anew else self.after
+            return f" ({proved}, no change shown)"
+        if self.before in BETTER:
+            return " (not yet proved again)"
         return " (not proved now, no change shown)"
+
+    def _number(self, value: float) -> str:
+        if self.metric == "leak":
+            return as_percent(significant(exact(value) * 100, 2))
+        return f"{significant(exact(value), 2)}"
 
     def _end(self, value: float, upper: bool) -> str:
         words: str = "at least"
@@ -117,6 +165,8 @@ class Alarm:
 
 @dataclasses.dataclass(frozen=True)
 class StageEnd:
+    """How a stage ended: Prefect's state, the reason in Lethe's word, and the seconds it took."""
+
     state: str
     why: str
     seconds: float
@@ -135,27 +185,58 @@ class RunRecord:
     report: str | None
     metrics_of: str | None
     metrics: dict[str, dict[str, int | float]] | None
-    verdicts: dict[str, Words]
+    verdicts: dict[str, ModelWords]
     # End and seconds of each stage's last run.
     took: dict[str, tuple[str, float]] = dataclasses.field(default_factory=dict)
     # Of each model of which nothing may be claimed: the reasons.
     refused: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    # Which comparison with the run before this is, and the alpha that all of them share; None where nothing differs.
+    # The level of the comparison with the run before, of which each pair of runs has one; None where nothing was compared.
     tries: dict[str, Json] | None = None
+    # What the questions of both runs prove together; None where nothing was compared.
+    change: dict[str, Json] | None = None
+    # Of each model, the digests of weights and drawing law, and of the tokenizer; None where they are not known.
+    drawn_from: dict[str, str | None] = dataclasses.field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}
 
 
-def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, Words]:
-    path = root / DATA / "report" / "summary.json"
+# The record of a folder in which nothing ran yet.
+NEVER = RunRecord(
+    finished="",
+    complete=False,
+    stages={},
+    compared_with=None,
+    changes=[],
+    alarms=[],
+    report=None,
+    metrics_of=None,
+    metrics=None,
+    verdicts={},
+)
+
+
+def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, ModelWords]:
+    """Return the words on the models under test, as they were found; empty where the report is not this run's."""
+    path = table.place(root / DATA, "compare", "models")
     if not (path.is_file() and _up_to_date(stages, "report")):
         return {}
-    verdicts: dict[str, Words] = {}
-    for name, model in read_artifact(path).get("models", {}).items():
-        word = model["forgetting"]["word"]
-        if word != "reference":
-            verdicts[name] = Words(word, model["utility"]["word"], model["verdict"])
+    found = Findings.of(table.read_rows(path))
+    verdicts: dict[str, ModelWords] = {}
+    for finding in found.asked(FORGETTING):
+        name = finding.model
+        utility = found.about(name, UTILITY)
+        if finding.outcome != REFERENCE and utility is not None:
+            trace = found.about(name, TRACE)
+            record: dict[str, Json] = {}
+            if trace is not None:
+                record |= trace.details
+            verdicts[name] = ModelWords(
+                finding.outcome,
+                utility.outcome,
+                finding.sentence,
+                record,
+            )
     return verdicts
 
 
@@ -180,75 +261,217 @@ def read(root: Path) -> RunRecord | None:
     try:
         return TypeAdapter(RunRecord).validate_python(read_artifact(path))
     except (LetheError, ValueError) as error:
-        other = isinstance(error, OtherSchema)
-        aside = path.with_suffix(".other.json" if other else ".damaged.json")
+        problem, suffix = "was damaged", ".damaged.json"
+        if isinstance(error, OtherSchema):
+            problem, suffix = "is of another release of Lethe", ".other.json"
+        aside = path.with_suffix(suffix)
         path.replace(aside)
-        problem = "is of another release of Lethe" if other else "was damaged"
         standard().print(
             f"{FILE} {problem}: it is now {aside.name}, and this run is compared with none before it."
         )
         return None
 
 
-def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[Alarm]:
-    """The changes of a complete run that matter, changed verdicts first; call it before `write`. Base is left out."""
-    last = read(root)
-    if last is None or last.metrics_of is None:
-        return []
-    words = _verdicts(last.verdicts, read_verdicts(root, stages))
-    attempt = tried(root, params)
-    if attempt is None:
-        return words
-    models = _compared_models(root, params)
-    # the tables of `COMPARED` lie below .lethe/last_results/results as below data/results
-    old, new = (table.read(folder, models) for folder in (root / LAST_RESULTS, root / DATA))
-    anew = judged_anew(old, new, models)
-    scorers = [Alarm(name, "scorer", "scorer", *both, False, False) for name, both in anew.items()]
-    proved = _proved(old, new, models, params, attempt.level)
-    # The words of a model that another scorer judged are about other events: nothing is proved of it.
-    return [*scorers, *_beside(words, proved), *proved]
+@dataclasses.dataclass(frozen=True)
+class Since:
+    """A run compared with the run before it.
 
-
-def tried(root: Path, params: Params) -> Try | None:
-    """Which comparison of these weights and questions with the run before this is; None where no table differs.
-
-    Where dvc.lock does not say which weights answered, every comparison in this folder is one more.
+    ``alarms`` has the changes that matter, changed verdicts first. ``changes`` is the evidence on the models under test, None
+    where no table differs, and ``unchanged`` names the models whose weights and drawing law are those of the run before.
     """
-    if _same_tables(root):
-        return None
+
+    alarms: list[Alarm]
+    alpha: float
+    changes: Changes | None = None
+    unchanged: tuple[str, ...] = ()
+
+    def tries(self) -> dict[str, Json] | None:
+        """The level of the comparison under the keys of a gate's tries; a pair of runs has one comparison."""
+        if self.changes is None:
+            return None
+        return {"count": 1, "alpha": self.alpha, "kept": True, "sentence": self.sentence()}
+
+    def sentence(self) -> str:
+        if self.changes is None or not self.changes.questions:
+            if self.unchanged:
+                return "No question was compared: no weights changed."
+            return ""
+        return (
+            f"Without a true increase the gate closes with probability at most {self.alpha:g} for this pair of runs "
+            f"({plural(self.changes.questions, 'question')} together)."
+        )
+
+    def evidence(self) -> dict[str, Json] | None:
+        if self.changes is None:
+            return None
+        return {
+            "alpha": self.alpha,
+            "questions": self.changes.questions,
+            "log_goal": self.changes.log_goal,
+            "log_e_worse": _finite(self.changes.log_e_worse),
+            "log_e_better": _finite(self.changes.log_e_better),
+            "unchanged": list(self.unchanged),
+        }
+
+
+def read_populations(
+    root: Path, stages: Mapping[str, StageEnd]
+) -> dict[str, PopulationResult | None]:
+    """The declared populations of attacks by their names; None for one that did not end among the stages of a run."""
+    reader = TypeAdapter(PopulationResult)
+    entries = config.load(root / config.FILE).attacks
+    results: dict[str, PopulationResult | None] = {}
+    for name, entry in entries.items():
+        stage = f"attack@{name}"
+        if not isinstance(entry, Population):
+            continue
+        results[name] = None
+        if _up_to_date(stages, stage):
+            record = read_artifact(root / DATA / "attacks" / name / "result.json")
+            results[name] = reader.validate_python(record)
+    return results
+
+
+def try_of(root: Path, name: str, result: PopulationResult) -> Declared:
+    """Which try of a population this is: each seed after a result is another, on the same model, questions and recipe."""
+    entry = config.load(root / config.FILE).attacks[name]
+    questions = content_digest(root / DATA / "dataset/forget.jsonl")
+    model = content_digest(root / entry.path)
+    tested = ["attack", model, questions, result.scorer, dict(result.recipe)]
+    return tries.declare(tested, dataclasses.asdict(result), result.alpha, root / tries.FOLDER)
+
+
+def since_last(root: Path, stages: Mapping[str, StageEnd], params: Params) -> Since:
+    """Compare a complete run with the last one; call it before `write`. Base is left out."""
+    last = read(root)
+    alpha = params.metrics.alpha
+    if last is None or last.metrics_of is None:
+        return Since([], alpha)
     models = _compared_models(root, params)
-    results = table.read(root / DATA, models)
-    questions: dict[str, list[str]] = {}
+    now = drawn_from(root, models)
+    unchanged = []
+    independent = []  # other weights or another law have random numbers of their own, another tokenizer has not
     for name in models:
-        items = {str(row.item) for row in results.rows(name) if row.scope == "question"}
-        questions[name] = sorted(items)
-    tables = sorted((root / DATA / table.FOLDER).glob("*/*.parquet"))
-    draws = [[path.stem, content_digest(path)] for path in tables if path.parent.name in COMPARED]
-    tested = ["run", _weights(root, models, params), questions]
-    return begin(tested, draws, params.metrics.alpha, root / SCRATCH / "tries")
+        before, after = last.drawn_from.get(name), now[name]
+        if before is None or after is None:
+            continue
+        if before == after:
+            unchanged.append(name)
+        elif _stream(before) != _stream(after):
+            independent.append(name)
+    words = _verdicts(last.verdicts, read_verdicts(root, stages), unchanged)
+    if _same_tables(root):
+        return Since(words, alpha)
+    # the tables of `COMPARED` lie below .lethe/last_results/results as below data/results
+    old = table.read(root / LAST_RESULTS, models)
+    new = _without(table.read(root / DATA, models), _edited(root))
+    same_or_refused = {*unchanged, *_refused(old, models), *_refused(new, models)}
+    retrains, subjects = [], []
+    for name in models:
+        if name in same_or_refused:
+            continue
+        if name in params.report.retrains:
+            retrains.append(name)
+        else:
+            subjects.append(name)
+    scorers = []
+    for name, (scorer_before, scorer_now) in judged_anew(old, new, models).items():
+        scorers.append(
+            Alarm(
+                name,
+                "scorer",
+                "scorer",
+                scorer_before,
+                scorer_now,
+                False,
+                False,
+            )
+        )
+    exactly = judged_exactly(params)
+    changes = proved_changes(
+        old,
+        new,
+        subjects,
+        alpha,
+        exactly,
+        independent,
+    )
+    of_retrains = proved_changes(
+        old,
+        new,
+        retrains,
+        alpha,
+        exactly,
+        independent,
+    )
+    proved = _proved(changes, is_tested=True)
+    # The words of a model that another scorer judged are about other events: nothing is proved of it.
+    alarms = [*scorers, *_beside(words, proved), *proved, *_proved(of_retrains, is_tested=False)]
+    return Since(alarms, alpha, changes, tuple(unchanged))
+
+
+def _edited(root: Path) -> set[str]:
+    """The ids of the forget questions that are not as they were in the last complete run: leaks of them are other events."""
+    before = _forget_rows(root / LAST_RESULTS)
+    now = _forget_rows(root / DATA)
+    return {item for item, row in now.items() if before.get(item, row) != row}
+
+
+def _forget_rows(folder: Path) -> dict[str, Json]:
+    path = folder / FORGET
+    if not path.is_file():
+        return {}
+    return {str(row.get("id")): row for _, row in read_jsonl(path)}
+
+
+def _without(results: Results, items: Collection[str]) -> Results:
+    """The results without the rows of these questions."""
+    kept: dict[str, tuple[table.Result, ...]] = {}
+    for name, rows in results.by_model.items():
+        kept[name] = tuple(row for row in rows if row.item not in items)
+    return Results(kept)
+
+
+def _refused(results: Results, models: Sequence[str]) -> set[str]:
+    """The models of which nothing may be claimed."""
+    return {name for name in models if reasons_of(results.model(name))}
+
+
+def drawn_from(root: Path, models: Sequence[str]) -> dict[str, str | None]:
+    """Of each model, the digest of weights and drawing law that its random numbers come from (about.json of its answers), and
+    that of its tokenizer.
+
+    None where it is not known: a server may answer with other weights under the same name, and answers of shared random
+    numbers have no digest.
+    """
+    digests: dict[str, str | None] = {}
+    for name in models:
+        digests[name] = None
+        path = root / DATA / "generations" / name / "about.json"
+        if not path.is_file():
+            continue
+        about = read_artifact(path)
+        stream = about.get("stream", SHARED)
+        if stream != SHARED and not about.get("served"):
+            digests[name] = f"{stream} {about.get('tokenizer', '')}".strip()
+    return digests
+
+
+def _stream(drawn: str) -> str:
+    """The digest of weights and drawing law, without that of the tokenizer."""
+    return drawn.partition(" ")[0]
 
 
 def _compared_models(root: Path, params: Params) -> list[str]:
-    names = [name for name in measured(root / DATA) if name in params.models]
-    return [name for name in names if name != params.report.base]
+    """The models of params.yaml that were measured, without Base."""
+    names = set(params.models) - {params.report.base}
+    return [name for name in measured(root / DATA) if name in names]
 
 
-def _weights(root: Path, models: Sequence[str], params: Params) -> dict[str, str | None]:
-    """The hash of the folder of each model as dvc.lock has it; None where it has none."""
-    from yaml import safe_load
-
-    path = root / "dvc.lock"
-    stages = safe_load(path.read_text(encoding="utf-8"))["stages"] if path.is_file() else {}
-    hashes: dict[str, str | None] = {}
-    for name in models:
-        place = str(params.models[name].path)
-        read_files = stages.get(f"sample@{name}", {}).get("deps", [])
-        hashes[name] = next((dep.get("md5") for dep in read_files if dep["path"] == place), None)
-    return hashes
-
-
-def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Alarm]:
-    """The changed words, none of them worse or better yet."""
+def _verdicts(
+    before: Mapping[str, ModelWords], after: Mapping[str, ModelWords], unchanged: Collection[str]
+) -> list[Alarm]:
+    """The changed words, none of them worse or better yet; ``unchanged`` models have the weights of before."""
     changes = []
     for model, new in after.items():
         old = before.get(model)
@@ -260,7 +483,19 @@ def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[A
         }
         for metric, (was, now) in words.items():
             if was != now:
-                changes.append(Alarm(model, metric, "verdict", was, now, worse=False, better=False))
+                anew = model in unchanged
+                changes.append(
+                    Alarm(
+                        model,
+                        metric,
+                        "verdict",
+                        was,
+                        now,
+                        False,
+                        False,
+                        drawn_anew=anew,
+                    )
+                )
     return changes
 
 
@@ -277,27 +512,37 @@ def _beside(words: Sequence[Alarm], proved: Sequence[Alarm]) -> list[Alarm]:
     return sorted(changes, key=lambda alarm: not alarm.worse)
 
 
-def _proved(
-    old: Results, new: Results, models: Sequence[str], params: Params, level: float
-) -> list[Alarm]:
-    retrains = params.report.retrains
-    changes = []
-    for change in proved_changes(old, new, models, level, judged_exactly(params)):
-        tested = change.model not in retrains
-        changes.append(
+def _proved(found: Changes, is_tested: bool) -> list[Alarm]:
+    """The proved changes, increases first; those of Retrain (not ``is_tested``) are neither worse nor better."""
+    alarms = []
+    for change in found.proved:
+        log_e = found.log_e_better
+        if change.worse:
+            log_e = found.log_e_worse
+        alarms.append(
             Alarm(
                 model=change.model,
                 metric=change.quantity,
                 kind="bound",
                 before=change.before,
                 after=change.after,
-                worse=tested and change.worse is True,
-                better=tested and change.worse is False,
+                worse=is_tested and change.worse,
+                better=is_tested and not change.worse,
                 question=change.question,
                 questions=change.questions,
+                proved=True,
+                log_e=_finite(log_e),
+                by_ends=change.by_ends,
             )
         )
-    return sorted(changes, key=lambda alarm: not alarm.worse)
+    return sorted(alarms, key=lambda alarm: not alarm.worse)
+
+
+def _finite(log_e: float | None) -> float | None:
+    """ln of an e-value for JSON, which has no infinity: certain ends refute beyond any number."""
+    if log_e is None or math.isfinite(log_e):
+        return log_e
+    return math.copysign(LARGEST, log_e)
 
 
 def _same_tables(root: Path) -> bool:
@@ -305,8 +550,8 @@ def _same_tables(root: Path) -> bool:
     for stage in COMPARED:
         last = root / LAST_RESULTS / table.FOLDER / stage
         now = root / DATA / table.FOLDER / stage
-        names = {path.name for path in now.glob("*.parquet")}
-        if {path.name for path in last.glob("*.parquet")} != names:
+        names = _tables_in(now)
+        if _tables_in(last) != names:
             return False
         equal, _, _ = filecmp.cmpfiles(last, now, names, shallow=False)
         if len(equal) != len(names):
@@ -314,21 +559,28 @@ def _same_tables(root: Path) -> bool:
     return True
 
 
+def _tables_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*.parquet")}
+
+
 def expected(root: Path, stages: Sequence[str], at_once: int) -> str:
     """Say how long these stages took when they last ran in this folder."""
     last = read(root)
-    known = []
-    if last is not None:
-        known = [last.took[name] for name in stages if name in last.took]
-    if not known:
+    days: set[str] = set()
+    seconds: list[float] = []
+    for name in stages:
+        if last is not None and name in last.took:
+            end, seconds_of_stage = last.took[name]
+            days.add(end.partition("T")[0])
+            seconds.append(seconds_of_stage)
+    if not seconds:
         return "Time: unknown, as none of these stages ran here before."
-    days = sorted({end.partition("T")[0] for end, _ in known})
-    since = " to ".join(dict.fromkeys((days[0], days[-1])))
-    took = duration(math.fsum(seconds for _, seconds in known))
+    since = " to ".join(dict.fromkeys((min(days), max(days))))
+    took = duration(math.fsum(seconds))
     told = (
         f"Time: these stages took {took} in sum when they last ran ({since}), now {at_once} at once"
     )
-    unknown = len(stages) - len(known)
+    unknown = len(stages) - len(seconds)
     if unknown:
         told += f"; unknown for {unknown} that never ran here"
     return f"{told}."
@@ -351,7 +603,12 @@ def notify(command: Sequence[str], value: dict[str, object]) -> str:
     text = json.dumps(plain(value), allow_nan=False) + "\n"
     try:
         done = subprocess.run(
-            list(command), input=text, text=True, capture_output=True, timeout=PATIENCE, check=False
+            list(command),
+            input=text,
+            text=True,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"notify.command: {command[0]} could not tell anyone ({error})."
@@ -365,10 +622,9 @@ def write(
     root: Path,
     stages: dict[str, StageEnd],
     complete: bool,
-    changed: Sequence[Alarm] = (),
-    attempt: Try | None = None,
+    since: Since | None = None,
 ) -> RunRecord:
-    """Write and return the record of a run that has ended; `alarms` must compare before this replaces the last tables."""
+    """Write and return the record of a run that has ended; `since_last` must compare before this replaces the last tables."""
     last = read(root)
     names = measured(root / DATA)
     results = table.read(root / DATA, names)
@@ -377,39 +633,46 @@ def write(
         reasons = list(reasons_of(results.model(name)))
         if reasons:
             refused[name] = reasons
-    tries = None
-    if attempt is not None:
-        tries = {**attempt.as_json(), "sentence": attempt.sentence(WEIGHTS)}
     finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    took = dict(last.took) if last else {}
+    last = last or NEVER
+    took = dict(last.took)
     for name, end in stages.items():
         if end.why == "ran":
             took[name] = (finished, end.seconds)
-    report_is_new = (root / REPORT).exists() and _up_to_date(stages, "report")
-    record = RunRecord(
+    report = None
+    if (root / REPORT).exists() and _up_to_date(stages, "report"):
+        report = str(REPORT)
+    record = dataclasses.replace(
+        last,
         finished=finished,
         complete=complete,
         stages=stages,
         compared_with=None,
         changes=[],
-        alarms=list(changed),
-        report=str(REPORT) if report_is_new else None,
-        metrics_of=last.metrics_of if last else None,
+        alarms=[],
+        report=report,
         refused=refused,
-        metrics=last.metrics if last else None,
-        verdicts=last.verdicts if last else {},
         took=took,
-        tries=tries,
+        tries=None,
+        change=None,
     )
+    if since is not None:
+        record = dataclasses.replace(
+            record, alarms=since.alarms, tries=since.tries(), change=since.evidence()
+        )
     if complete:
         metrics = {name: _finite_numbers(results.model(name).values) for name in names}
+        changes = []
+        if last.metrics is not None:
+            changes = metric_changes(last.metrics, metrics)
         record = dataclasses.replace(
             record,
-            compared_with=record.metrics_of,
-            changes=[] if record.metrics is None else metric_changes(record.metrics, metrics),
+            compared_with=last.metrics_of,
+            changes=changes,
             metrics_of=finished,
             metrics=metrics,
             verdicts=read_verdicts(root, stages),
+            drawn_from=drawn_from(root, names),
         )
     write_json(root / FILE, record.as_json())
     if complete:
@@ -434,6 +697,9 @@ def _keep_tables(root: Path) -> None:
             tables = root / DATA / table.FOLDER / stage
             if tables.is_dir():
                 shutil.copytree(tables, folder / table.FOLDER / stage)
+        if (root / DATA / FORGET).is_file():
+            (folder / FORGET).parent.mkdir()
+            shutil.copyfile(root / DATA / FORGET, folder / FORGET)
 
 
 def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:
@@ -445,8 +711,8 @@ def summary(record: RunRecord, limit: int = 10) -> str:
     """What people read of a run: changes that matter, how the stages ended, ``limit`` changed metrics, the words."""
     lines = [alarm.line() for alarm in record.alarms]
     counts = Counter(end.why for end in record.stages.values())
-    ends = ", ".join(f"{count} {end}" for end, count in counts.most_common())
-    lines.append(f"{plural(len(record.stages), 'stage')}: {ends}")
+    ends = [f"{count} {why}" for why, count in counts.most_common()]
+    lines.append(f"{plural(len(record.stages), 'stage')}: {', '.join(ends)}")
     changes = record.changes
     if changes:
         lines.append(f"{plural(len(changes), 'metric')} changed since {record.compared_with}:")
@@ -460,9 +726,12 @@ def summary(record: RunRecord, limit: int = 10) -> str:
     if record.report:
         lines.append(f"Report: {Path(record.report).resolve()}")
     if record.complete:
-        lines += [words.sentence for words in record.verdicts.values() if words.sentence]
+        for words in record.verdicts.values():
+            lines += words.sentences
     return "\n".join(visible(line) for line in lines)
 
 
 def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    if value is None:
+        return "-"
+    return f"{value:.4g}"

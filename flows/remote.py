@@ -19,6 +19,7 @@ def has(root: Path) -> bool:
 
 
 def require(root: Path) -> None:
+    """Raise `BadInput` or `LetheError` unless there is a default remote that answers."""
     if not has(root):
         raise BadInput(
             "DVC has no default remote, and machines share results through one. "

@@ -19,7 +19,7 @@ from tzlocal import get_localzone_name
 
 from flows.overview import standard
 from flows.pipeline import SCHEDULE, Schedule, folder_tag, scheduled_pipeline
-from flows.server import require
+from flows.server import page, require
 from lethe.errors import BadValue
 
 FIELDS = 5  # Prefect also takes six, with seconds, and names such as @daily
@@ -49,6 +49,8 @@ def serve(schedule: CronSchedule, how: Schedule) -> None:
     standard().print(
         f"Runs at {schedule.cron} ({schedule.timezone}), first on {following:%Y-%m-%d %H:%M}; Ctrl-C ends it."
     )
+    if page():
+        standard().print(page())
     # The name is unique to this folder, because several folders may share Prefect's server.
     name = f"schedule-{zlib.crc32(folder_tag().encode()):08x}"
     # The runs that were due while no process served the schedule go: a single run does the work of all of them.

@@ -18,16 +18,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TextIO
+from typing import ClassVar, TextIO
 
-from flows import prefect_settings
+from flows import prefect_page, prefect_settings
 from lethe.errors import LetheError
 from lethe.io.files import make_folder
 from lethe.process import die_with_parent, no_telemetry
 from lethe.tracking import without_password
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 CLIENT_KEY, SERVER_KEY = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 ADDRESS = "PREFECT_API_URL"
@@ -47,6 +44,14 @@ def named() -> bool:
 def is_a_users() -> bool:
     """Whether the named server is one of the user's, which hears of every run; it is not one that Lethe started."""
     return named() and not os.environ.get(CLIENT_KEY, "").startswith(OWN_KEY)
+
+
+def page(run: str | None = None) -> str:
+    """The sentence that says where Prefect shows a run; the environment must name a server of Lethe's own or the user's."""
+    address = os.environ[ADDRESS]
+    if is_a_users():
+        return ""
+    return prefect_page.told(address, Path(os.environ["PREFECT_HOME"]), run)
 
 
 @contextlib.contextmanager
@@ -94,7 +99,13 @@ class OwnServer:
     running: ClassVar[OwnServer | None] = None
     given_up = False
 
-    def __init__(self, listening: socket.socket, log: Path, schedules: bool, key: str):
+    def __init__(
+        self,
+        listening: socket.socket,
+        log: Path,
+        schedules: bool,
+        key: str,
+    ):
         self.log, self._listening, self._schedules, self._key = log, listening, schedules, key
         self._stopping, self._lock = False, threading.Lock()
         log.unlink(missing_ok=True)
@@ -138,6 +149,7 @@ class OwnServer:
             self._listening.close()
 
     def stop(self) -> None:
+        """End the server; it has ten seconds before it is killed."""
         with self._lock:
             self._stopping = True
         self._process.terminate()
@@ -150,6 +162,8 @@ class OwnServer:
 
 
 class Unreachable(LetheError):
+    """No Prefect server answers: the user's, or the one that Lethe started."""
+
     def __init__(self, address: str, reason: str):
         if OwnServer.running is not None:
             super().__init__(
@@ -208,24 +222,8 @@ def tables_made(making: TextIO | None) -> None:
         making.close()
 
 
-class NoWebPage:
-    """Refuses requests of web pages, which name an Origin; Lethe's own clients name none."""
-
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.datastructures import Headers
-        from starlette.responses import PlainTextResponse
-
-        if scope["type"] in ("http", "websocket") and "origin" in Headers(scope=scope):
-            refusal = PlainTextResponse("This server answers no web page.", status_code=403)
-            await refusal(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-
-
 def serve(descriptor: int, schedules: bool) -> None:
+    """Be the server of one run, on the socket with this number, until the run ends it."""
     die_with_parent()
     prefect_settings.read_no_file()
     version = importlib.metadata.version("prefect")
@@ -235,9 +233,16 @@ def serve(descriptor: int, schedules: bool) -> None:
     making = first_tables(home)
     ready = migrated.exists() and (home / "prefect.db").exists()
     os.environ["PREFECT_API_DATABASE_MIGRATE_ON_START"] = str(not ready).lower()
-    os.environ["PREFECT_UI_ENABLED"] = "false"
-    address = socket.socket(fileno=os.dup(descriptor)).getsockname()
-    os.environ["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] = f"http://{address[0]}:{address[1]}"
+    host, port = socket.socket(fileno=os.dup(descriptor)).getsockname()
+    base = f"http://{host}:{port}"
+    os.environ |= {
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": base,
+        "PREFECT_SERVER_UI_API_URL": f"{base}{prefect_page.API}",
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(home / "pages"),
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    }
+    key_file = prefect_page.key_file(home, base)
+    prefect_page.write_key(key_file, os.environ[SERVER_KEY])
     import uvicorn
     from prefect.server.api.server import create_app
     from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -248,10 +253,17 @@ def serve(descriptor: int, schedules: bool) -> None:
             migrated.touch()
             tables_made(making)
 
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            key_file.unlink(
+                missing_ok=True
+            )  # the signal that ends the server skips what follows `run`
+            await super().shutdown(sockets=sockets)
+
     app = create_app(ephemeral=not schedules, final=True)
-    app.add_middleware(NoWebPage)
+    app.add_middleware(prefect_page.WithPages)
+    app.add_middleware(prefect_page.OwnPagesAlone, origin=base)
     # A page whose name a stranger's name server turns into 127.0.0.1 sends that name.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[address[0]], www_redirect=False)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[host], www_redirect=False)
     Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(
         sockets=[socket.socket(fileno=descriptor)]
     )

@@ -17,13 +17,14 @@ from lethe.config.load import read_preset as preset_in
 from lethe.config.load import section_of
 from lethe.config.measuring import NO_BINARY
 from lethe.config.schema import PLAIN, Params
-from lethe.data.prompt_language import read_language
+from lethe.config.seeds import write_copies
 from lethe.errors import BadInput, BadParam, ParamsClash
 from lethe.io.files import Json, write_text
 from lethe.io.label_places import ANSWERS, CALIBRATION, LABELS, filled
 from lethe.labels.labels import read_labels
 from lethe.models import checkpoints, hub
 from lethe.models.encoding import CHAT, read_template
+from lethe.sampling.prompt_language import read_language
 
 PRESETS = Path(__file__).parent / "presets"
 MODELS = Path("data/models")
@@ -36,6 +37,7 @@ GAMES_READ = (
 
 
 def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
+    """Write new values into params.yaml at ``path``; return a line for each change."""
     changes, text = changed(path, settings)
     if changes:
         write_text(path, text)
@@ -43,10 +45,14 @@ def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
 
 
 def change_here(root: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
-    """Change ``root``'s params.yaml and return a line per change, also where an attack among the models must move."""
+    """Change ``root``'s params.yaml and return a line per change, also where an attack among the models must move, or
+    entries for `seeds` are to be written.
+    """
     path = root / config.FILE
-    if not settings and not _attacks_among(config.read_yaml(path).get("models")):
-        return []
+    if not settings:
+        document = config.read_yaml(path)
+        if not _attacks_among(document.get("models")) and not write_copies(document):
+            return []
     back = "git checkout params.yaml"
     if not workspace.in_git(root):
         back = f"cp {workspace.ORIGINAL} params.yaml"
@@ -69,6 +75,7 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
             changes.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
             section[last] = value
     changes += _attacks_in_their_place(document)
+    changes += write_copies(document)
     stream = io.StringIO()
     _yaml().dump(document, stream)
     check(config.validate(config.parse_yaml(stream.getvalue(), path), str(path)), path.parent)
@@ -263,11 +270,6 @@ def _check_labels(params: Params, root: Path) -> None:
     folder = filled(params.metrics.labels.folder, root)
     if folder is None:
         return
-    if params.sample.stop != "fixed":
-        raise ParamsClash(
-            "metrics.labels.folder",
-            f"labels in {folder} need sample.stop 'fixed' (got {params.sample.stop!r})",
-        )
     if not any((root / folder / f"{name}.jsonl").is_file() for name in params.models):
         legal = f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or {LABELS}"
         raise BadParam("metrics.labels.folder", folder, legal)

@@ -25,10 +25,11 @@ from prefect.futures import as_completed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows import settings, workspace
-from flows.grid import Point, SweepPreset
+from flows.grid import SweepPoint, SweepPreset
 from flows.overview import standard
 from flows.workspace import RESULTS, no_source
 from lethe import tracking
+from lethe.config import load
 from lethe.errors import plural
 from lethe.io.files import SCHEMA_VERSION, Json, write_json
 from lethe.progress import FIRST_PAUSE
@@ -42,15 +43,17 @@ ENDED = re.compile(r"\(\d+ of \d+\)$")  # how the line of a stage that ended end
 Changes = Sequence[tuple[str, object]]
 
 
-def make_folder(root: Path, folder: Path, point: Point, common: Changes = ()) -> None:
+def make_folder(root: Path, folder: Path, point: SweepPoint, common: Changes = ()) -> None:
     """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay."""
     own_lock = folder / "dvc.lock"
     with workspace.only_run(folder):  # a point of a killed sweep takes seconds to end
-        lock = own_lock.read_bytes() if own_lock.exists() else None
+        lock = b""
+        if own_lock.exists():  # it is more recent than that of ``root``
+            lock = own_lock.read_bytes()
         shutil.copytree(
             root, folder, ignore=no_source(root), dirs_exist_ok=True, copy_function=copy
         )
-        if lock is not None:  # the point's own lock is more recent than that of ``root``
+        if lock:
             own_lock.write_bytes(lock)
         settings.change(folder / "params.yaml", [*common, *point.settings])
         workspace.keep_cache(folder, workspace.cache_of(root))
@@ -68,43 +71,49 @@ def copy(source: str, target: str) -> None:
 
 @task(cache_policy=NO_CACHE)
 def run_point(folder: str, jobs: int) -> dict[str, Json]:
+    """Run the pipeline in the folder of a point; return its record, or under ``error`` the end of what it said."""
     command = [sys.executable, "-m", "lethe", "run", "--json", "--jobs", str(jobs)]
-    environment = workspace.child_environment() | {
-        "LETHE_TRACKING": "off",
-        "LETHE_PARENT": str(os.getpid()),
-    }
-    pipe, heard, shown = subprocess.PIPE, [""], time.monotonic()
+    environment = workspace.child_environment()
+    environment["LETHE_TRACKING"] = "off"
+    environment["LETHE_PARENT"] = str(os.getpid())
+    heard: list[str] = []
+    shown_at = time.monotonic()
     with (
         tempfile.TemporaryFile("w+") as result,
         subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=result, stderr=pipe, text=True
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=result,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as point,
     ):
         for line in point.stderr or ():
             heard.append(line)
-            if ENDED.search(line) and time.monotonic() - shown >= FIRST_PAUSE:
+            if ENDED.search(line) and time.monotonic() - shown_at >= FIRST_PAUSE:
                 standard().print(f"{Path(folder).name}: {line.strip()}")
-                shown = time.monotonic()
+                shown_at = time.monotonic()
         point.wait()
         result.seek(0)
         printed = result.read().splitlines()
     try:
         return json.loads(printed[-1])
     except (IndexError, json.JSONDecodeError):
-        return {
-            "error": " ".join("".join(heard).split())[-500:] or f"exit status {point.returncode}"
-        }
+        said = " ".join("".join(heard).split())
+        return {"error": said[-500:] or f"exit status {point.returncode}"}
 
 
 @flow(name="lethe sweep")
 def run_points(folders: list[str], jobs: int) -> list[dict[str, Json]]:
-    futures = [
-        run_point.with_options(name=Path(folder).name).submit(folder, jobs) for folder in folders
-    ]
-    names = {
-        future.task_run_id: Path(folder).name
-        for future, folder in zip(futures, folders, strict=True)
-    }
+    """Run all points as tasks of Prefect; return their records in the order of ``folders``."""
+    futures = []
+    name_of_task: dict[object, str] = {}
+    for folder in folders:
+        name = Path(folder).name
+        future = run_point.with_options(name=name).submit(folder, jobs)
+        futures.append(future)
+        name_of_task[future.task_run_id] = name
     standard().print(
         f"{plural(len(folders), 'point')} to run or restore; a stage that points share runs once."
     )
@@ -115,8 +124,13 @@ def run_points(folders: list[str], jobs: int) -> list[dict[str, Json]]:
         progress = f"{done} of {len(futures)}"
         if left:
             progress += f", about {left:.0f} s to go"
-        standard().print(f"{names[future.task_run_id]} {_end_of(outcome)} ({progress})")
+        standard().print(f"{name_of_task[future.task_run_id]} {_end_of(outcome)} ({progress})")
     return [future.result() for future in futures]
+
+
+def _under_test(folder: Path) -> int:
+    """The number of models of a point that get a word; 1 where all are references, as alpha is never divided by 0."""
+    return max(1, len(load(folder / "params.yaml").subjects))
 
 
 def _end_of(outcome: dict[str, Json]) -> str:
@@ -129,17 +143,24 @@ def _end_of(outcome: dict[str, Json]) -> str:
 
 def sweep(
     root: Path,
-    points: Sequence[Point],
+    points: Sequence[SweepPoint],
     name: str,
     at_once: int,
     jobs: int,
     scheduler: str | None,
     common: Changes = (),
 ) -> dict:
+    """Run every point; write and return the document of data/sweeps/NAME.json.
+
+    ``common`` are changes that all points share; ``at_once`` points run together, each with ``jobs`` stages. A point that
+    fails is named under ``failed`` and has no rows.
+    """
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
-        # The words on all points share alpha.
-        make_folder(root, folder, point, [*common, ("report.points", len(points))])
+        make_folder(root, folder, point, common)
+    models = sum(map(_under_test, folders))
+    for folder in folders:  # the words on all points share alpha
+        settings.change(folder / "params.yaml", [("report.models", models)])
     flow_of_points = run_points.with_options(
         task_runner=runner(at_once, scheduler)
     )  # futures of its own
@@ -166,7 +187,7 @@ def sweep(
     return result
 
 
-def _rows_of(point: Point, folder: Path, outcome: dict[str, Json]) -> list[dict[str, Json]]:
+def _rows_of(point: SweepPoint, folder: Path, outcome: dict[str, Json]) -> list[dict[str, Json]]:
     """A row for each model of a point: its settings, word and metrics, with the guarantee of each bound."""
     results = table.read(folder / "data", outcome["metrics"])
     rows = []
@@ -186,6 +207,7 @@ def _rows_of(point: Point, folder: Path, outcome: dict[str, Json]) -> list[dict[
 
 
 def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
+    """Return what starts the points: threads here, or the workers of the Dask ``scheduler``."""
     if scheduler is None:
         return ThreadPoolTaskRunner(max_workers=at_once)
     from prefect_dask import DaskTaskRunner
@@ -194,18 +216,24 @@ def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
 
 
 def concluded(preset: SweepPreset | None, result: dict[str, Json], place: Path) -> list[str]:
+    """Draw the figure of a sweep beside ``place`` and test its claims; return the sentences for the user."""
     from lethe.report.sweep_figure import axes_figure, outcome, sweep_figure
 
     picture = place.with_suffix(".png")
     if preset is None:
-        drawn_any = axes_figure(picture, _axes(result), _shown(result), result["rows"])
-        return [f"Figure: {picture}"] if drawn_any else []
-    outcomes = [outcome(claim, preset.figure.model, result["rows"]) for claim in preset.claims]
+        if axes_figure(picture, _axes(result), _shown(result), result["rows"]):
+            return [f"Figure: {picture}"]
+        return []
     drawn = sweep_figure(picture, preset.figure, result["rows"])
     result["figure"] = {"file": picture.name, "points": drawn, **preset.figure.model_dump()}
-    result["claims"] = [dataclasses.asdict(tested) for tested in outcomes]
+    result["claims"] = []
+    sentences: list[str] = []
+    for claim in preset.claims:
+        tested = outcome(claim, preset.figure.model, result["rows"])
+        result["claims"].append(dataclasses.asdict(tested))
+        sentences.append(tested.sentence)
     write_json(place.with_suffix(".json"), result)
-    return [*(tested.sentence for tested in outcomes), f"Figure: {picture}"]
+    return [*sentences, f"Figure: {picture}"]
 
 
 def shown(result: dict[str, Json]) -> tuple[list[str], list[list[object]]]:
@@ -221,21 +249,33 @@ def shown(result: dict[str, Json]) -> tuple[list[str], list[list[object]]]:
         rows_of_model.setdefault(row["model"], []).append(row)
     cells = []
     for name in sorted(rows_of_model):
-        found = rows_of_model[name]
-        distinct = {tuple(row.get(metric) for metric in metrics) for row in found}
-        if len(distinct) == 1 and len(result["points"]) > 1:
+        first, *others = rows_of_model[name]
+        changes = any(_differ(first, row, metrics) for row in others)
+        if not changes and len(result["points"]) > 1:
             continue  # no setting of the sweep changes this model
-        for row in found:
+        for row in rows_of_model[name]:
             cells.append([_bound(row, key) or row.get(key) for key in columns])
     return columns, cells
 
 
+def _differ(first: dict[str, Json], second: dict[str, Json], metrics: Sequence[str]) -> bool:
+    return any(first.get(metric) != second.get(metric) for metric in metrics)
+
+
 def _axes(result: dict[str, Json]) -> list[str]:
-    return list(dict.fromkeys(key for values in result["points"].values() for key in values))
+    """The keys of params.yaml that the points set, without repetition."""
+    keys: dict[str, None] = {}
+    for settings_of_point in result["points"].values():
+        keys |= dict.fromkeys(settings_of_point)
+    return [*keys]
 
 
 def _shown(result: dict[str, Json]) -> list[str]:
-    return list(dict.fromkeys(key for row in result["rows"] for key in headline(row)))
+    """The headline metrics of the rows, without repetition."""
+    names: dict[str, None] = {}
+    for row in result["rows"]:
+        names |= dict.fromkeys(headline(row))
+    return [*names]
 
 
 def _bound(row: dict[str, Json], key: str) -> Bound | None:
@@ -247,6 +287,7 @@ def _bound(row: dict[str, Json], key: str) -> Bound | None:
 
 
 def guarantee_notes(result: dict[str, Json]) -> list[str]:
+    """Return a sentence for each bound that the table of a sweep shows, and one for the other numbers."""
     notes: set[str] = set()
     shown_metrics = _shown(result)
     for row in result["rows"]:

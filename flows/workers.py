@@ -25,7 +25,7 @@ SECONDS = float(os.environ.get("LETHE_SCHEDULER_SECONDS", 30))  # for the schedu
 PATIENCE = 10  # seconds between two looks at the cluster
 GPU = "GPU"  # the name of the resource: `dask worker ADDRESS --resources GPU=1`
 # Stages that run a model; on a cluster whose workers declare GPUs each asks for a GPU.
-ON_GPU = "train unlearn attack sample likelihood exact extract judge epsilon_star".split()
+ON_GPU = "train unlearn attack sample likelihood exact extract judge epsilon_star twins".split()
 WAITS = "waits: the cluster has no worker left"
 
 
@@ -77,6 +77,7 @@ class Workers:
         self._client.close()
 
     def stop(self) -> None:
+        """Cancel every stage that runs on a worker; no stage starts afterwards."""
         self.stopped = True
         self._client.cancel(list(self._futures), force=True)
 

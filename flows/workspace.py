@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -81,11 +81,16 @@ def prepare(root: Path) -> None:
     if "DVC_SITE_CACHE_DIR" not in os.environ and (place is None or place.endswith(SITE_CACHE)):
         # Another path is of a folder that was copied or moved.
         wanted["core"]["site_cache_dir"] = _private_folder((root / SITE_CACHE).resolve())
-    if all(values.items() <= config[part].items() for part, values in wanted.items()):
+    missing = {part: values for part, values in wanted.items() if not _has(config[part], values)}
+    if not missing:
         return
     with config.edit("local") as local:
-        for part, values in wanted.items():
+        for part, values in missing.items():
             local.setdefault(part, {}).update(values)
+
+
+def _has(settings: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
+    return wanted.items() <= settings.items()
 
 
 def _private_folder(path: Path) -> str:
@@ -116,29 +121,32 @@ def in_git(root: Path) -> bool:
 
 
 def outputs(root: Path) -> set[str]:
+    """Return the paths, relative to ``root``, of what stages with a command make."""
     from dvc.repo import Repo
 
+    paths: set[str] = set()
     with Repo(str(root)) as repo:
-        return {
-            os.path.relpath(out.fs_path, root)
-            for out in repo.index.outs
-            if out.stage.cmd is not None
-        }
+        for out in repo.index.outs:
+            if out.stage.cmd is not None:
+                paths.add(os.path.relpath(out.fs_path, root))
+    return paths
 
 
 def no_source(root: Path) -> Callable[[str, list[str]], set[str]]:
     """Return what `shutil.copytree` must leave out of a copy of ``root``: outputs, caches, records, environments."""
-    made = {root / out for out in outputs(root)} | {root / place for place in NOT_SOURCES}
+    paths: list[str | Path] = [*outputs(root), *NOT_SOURCES]
+    left = {root / path for path in paths}
+    by_pattern = shutil.ignore_patterns(*LEFT)
 
     def leave(place: str, names: list[str]) -> set[str]:
-        return shutil.ignore_patterns(*LEFT)(place, names) | {
-            name for name in names if Path(place, name) in made
-        }
+        by_path = {name for name in names if Path(place, name) in left}
+        return by_pattern(place, names) | by_path
 
     return leave
 
 
 def keep_cache(root: Path, cache: Path) -> None:
+    """Have DVC keep what is made in ``root`` in the folder ``cache``."""
     from dvc.config import Config
 
     with Config(dvc_dir=str(root / ".dvc")).edit("local") as local:
@@ -146,6 +154,7 @@ def keep_cache(root: Path, cache: Path) -> None:
 
 
 def cache_of(root: Path) -> Path:
+    """Return the folder of the DVC cache of ``root``."""
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
@@ -154,6 +163,8 @@ def cache_of(root: Path) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
+    """The stages as DVC sees them, each behind those that it reads."""
+
     upstream: dict[str, list[str]]  # stage -> the stages whose outputs it reads
     stale: dict[str, list[str]]  # stage -> what changed about it, for stages changed themselves
     whole: bool = True  # whether every stage of dvc.yaml is there
@@ -298,17 +309,20 @@ def _keep_lock(root: Path) -> None:
 
 def _reasons(changes: list) -> list[str]:
     """What changed about a stage, from DVC's status: texts, and dictionaries of paths or keys."""
-    reasons = [str(change) for change in changes if not isinstance(change, dict)]
+    texts: list[str] = []
+    entries: list[str] = []
     for change in changes:
         if not isinstance(change, dict):
+            texts.append(str(change))
             continue
         for paths in change.values():
             for path, what in paths.items():
                 how_of_name = what if isinstance(what, dict) else {path: what}
                 for name, how in how_of_name.items():
                     # In a fresh clone DVC calls deleted what was never there.
-                    reasons.append(f"{name} {'missing' if how == 'deleted' else how}")
-    return reasons
+                    how_now = "missing" if how == "deleted" else how
+                    entries.append(f"{name} {how_now}")
+    return texts + entries
 
 
 def sentence(error: Exception) -> str:
@@ -327,8 +341,9 @@ class Processes:
     def __init__(self, notes: Path | None = None, pull: bool = False) -> None:
         """``notes``: the folder for the stages' progress; ``pull``: DVC takes from its remote what was made elsewhere."""
         self.stopped = False
-        # Stages that share a GPU run one by one.
-        self.threads = 1 if Path("/dev/nvidia0").exists() else cores()
+        self.threads = cores()
+        if Path("/dev/nvidia0").exists():  # stages that share a GPU run one by one
+            self.threads = 1
         self._environment = child_environment()
         if notes:
             self._environment["LETHE_PROGRESS"] = str(notes)
@@ -343,9 +358,11 @@ class Processes:
         answer, last = self.call(
             {"stage": stage, "pull": self._pull}, lambda line: say(stage, line)
         )
-        if answer is None:
-            return Reproduced("stopped") if self.stopped else Reproduced("failed", 1, last)
-        return Reproduced(answer["state"], answer["status"], answer["tail"] or last)
+        if answer is not None:
+            return Reproduced(answer["state"], answer["status"], answer["tail"] or last)
+        if self.stopped:
+            return Reproduced("stopped")
+        return Reproduced("failed", 1, last)
 
     def call(
         self, job: dict[str, object], say: Callable[[str], None]
@@ -364,7 +381,10 @@ class Processes:
                     tail = [*tail[-2:], line.rstrip()]
                     say(tail[-1])
             text = answer.read()
-        return json.loads(text) if text else None, "\n".join(tail)
+        last = "\n".join(tail)
+        if not text:
+            return None, last
+        return json.loads(text), last
 
     def _start(self, job: dict[str, object], descriptor: int) -> subprocess.Popen:
         process = subprocess.Popen(
@@ -400,9 +420,11 @@ def save_experiment(name: str | None) -> tuple[str | None, str]:
         )
         return None, sentence
     answer, last = Processes().call({"save": name}, lambda line: None)
-    if answer and answer["name"]:
-        return answer["name"], f"Kept as the DVC experiment {answer['name']} (`dvc exp show`)."
-    return None, f"Not kept as a DVC experiment: {answer['reason'] if answer else last}"
+    if answer is None:
+        return None, f"Not kept as a DVC experiment: {last}"
+    if not answer["name"]:
+        return None, f"Not kept as a DVC experiment: {answer['reason']}"
+    return answer["name"], f"Kept as the DVC experiment {answer['name']} (`dvc exp show`)."
 
 
 def child_environment() -> dict[str, str]:
@@ -425,6 +447,7 @@ def only_run(root: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def only_schedule(root: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold the folder's lock of schedules; raises `LetheError` where another `lethe serve` holds it."""
     remedy = f"already keeps the schedule of {root}. End it before you start another."
     return alone(
         root / SCRATCH / "serve.lock",

@@ -54,12 +54,26 @@ class BadInput(LetheError):
 class BadValue(BadInput, ValueError):
     """An argument lies outside its range; callers of the pure functions can catch it as a ``ValueError``."""
 
-    def __init__(self, name: str, got: object, legal: str, remedy: str = ""):
-        self.name, self.got, self.legal, self.remedy = name, got, legal, remedy
-        sentence = f"{name}: got {shortened(got)}; must be {legal}." + (
-            f" {remedy}" if remedy else ""
-        )
+    def __init__(
+        self,
+        name: str,
+        got: object,
+        legal: str,
+        remedy: str = "",
+    ):
+        self.name = name
+        self.got = got
+        self.legal = legal
+        self.remedy = remedy
+        sentence = f"{name}: got {shortened(got)}; must be {legal}.{_next(remedy)}"
         super().__init__(sentence + near(got, legal))
+
+
+def _next(sentence: str) -> str:
+    """A further sentence with the blank before it; empty where there is none."""
+    if not sentence:
+        return ""
+    return f" {sentence}"
 
 
 def check(good: object, name: str, got: object, legal: str) -> None:
@@ -72,40 +86,56 @@ class BadArguments(BadInput):
     """Arguments do not go together, or one of them is missing; the command line renders their names as options."""
 
     def __init__(self, names: tuple[str, ...], problem: str):
-        self.names, self.problem = names, problem
+        self.names = names
+        self.problem = problem
         super().__init__(f"{', '.join(names)}: {problem}")
 
 
 class BadFile(BadInput):
+    """A file is missing, broken, or not what was asked for."""
+
     def __init__(self, path: str | PathLike, problem: str, remedy: str = ""):
         self.path = str(path)
-        super().__init__(f"{self.path}: {problem}." + (f" {remedy}" if remedy else ""))
+        super().__init__(f"{self.path}: {problem}.{_next(remedy)}")
 
 
 class BadRow(BadInput):
     """One row of a file is broken. ``row`` counts the file's lines from 1 (the header of a CSV is line 1)."""
 
-    def __init__(self, path: str | PathLike, row: int, problem: str, remedy: str = ""):
-        self.path, self.row = str(path), row
-        sentence = problem if problem.endswith("?") else f"{problem}."
-        super().__init__(f"{self.path}, line {row}: {sentence}" + (f" {remedy}" if remedy else ""))
+    def __init__(
+        self,
+        path: str | PathLike,
+        row: int,
+        problem: str,
+        remedy: str = "",
+    ):
+        self.path = str(path)
+        self.row = row
+        if not problem.endswith("?"):
+            problem = f"{problem}."
+        super().__init__(f"{self.path}, line {row}: {problem}{_next(remedy)}")
 
 
 class OtherSchema(BadFile):
     """An artifact of a release of Lethe whose files have another form."""
 
     def __init__(self, path: str | PathLike, version: object, read: int):
-        self.version, self.read = version, read
-        newer = isinstance(version, int) and version > read
-        remedy = "Install the newer release, or run" if newer else "Run"
+        self.version = version
+        self.read = read
+        remedy = "Run"
+        if isinstance(version, int) and version > read:
+            remedy = "Install the newer release, or run"
         remedy += " `dvc repro` (or `lethe run`; for a folder of `lethe eval`, that command) to make it again."
         problem = f"has schema version {shortened(version)}, and this release of Lethe reads version {read}"
         super().__init__(path, problem, remedy)
 
 
 class MissingColumn(BadFile):
+    """A table lacks a column that its reader needs."""
+
     def __init__(self, path: str | PathLike, column: str, present: Iterable[str]):
-        self.column, self.present = column, sorted(map(str, present))
+        self.column = column
+        self.present = sorted(map(str, present))
         problem = f"no column {column!r}; its columns are {', '.join(self.present) or '(none)'}"
         remedy = f"Rename the column that holds these values to {column!r}."
         if column == "text" and "score" in self.present:
@@ -123,10 +153,18 @@ class BadParam(BadInput):
     """A key of params.yaml is unknown, of the wrong type or impossible."""
 
     def __init__(
-        self, key: str, got: object, legal: str, source: str = "params.yaml", also: str = ""
+        self,
+        key: str,
+        got: object,
+        legal: str,
+        source: str = "params.yaml",
+        also: str = "",
     ):
-        self.key, self.got, self.legal = key, got, legal
-        meant = near(got, legal) or near(key.rpartition(".")[2], legal)
+        self.key = key
+        self.got = got
+        self.legal = legal
+        last = key.rpartition(".")[2]
+        meant = near(got, legal) or near(last, legal)
         super().__init__(
             f"{source}, key {key}: got {shortened(got)}; must be {legal}{also}.{meant}"
         )
@@ -137,7 +175,10 @@ class ParamsClash(BadInput):
 
     def __init__(self, key: str, problem: str, source: str = "params.yaml"):
         self.key = key
-        super().__init__(f"{source}, key {key}: {problem}." if key else f"{source}: {problem}.")
+        place = source
+        if key:
+            place = f"{source}, key {key}"
+        super().__init__(f"{place}: {problem}.")
 
 
 class StageFailed(LetheError):
@@ -145,20 +186,31 @@ class StageFailed(LetheError):
 
     def __init__(self, stage: str, status: int, tail: str = ""):
         self.stage = stage
-        self.exit_status = 2 if status == 2 else 1  # bad input stays bad input
-        # A shell between DVC and the stage, where it does not make way for the stage, says 128 + N for signal N.
-        number = -status if status < 0 else status - 128
-        ended = status < 0 or number in set(signal.Signals)
-        how = f"failed with exit status {status}."
-        if ended:
-            name = (
-                signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-            )
-            memory = (
-                ", which the system sends when memory runs out (`lethe run --jobs 1` needs less)"
-            )
-            how = f"was ended by {name}{memory if name == 'SIGKILL' else ''}."
-        super().__init__(f"Stage {stage} {how}" + (f" Its last output:\n{tail}" if tail else ""))
+        if status == 2:  # bad input stays bad input
+            self.exit_status = 2
+        output = ""
+        if tail:
+            output = f" Its last output:\n{tail}"
+        super().__init__(f"Stage {stage} {_ending(status)}.{output}")
+
+
+def _ending(status: int) -> str:
+    """How a process with this exit status ended; a negative one is that of a signal."""
+    number = status - 128  # a shell between DVC and the stage that does not make way says 128 + N
+    if status < 0:
+        number = -status
+    known = number in set(signal.Signals)
+    if status >= 0 and not known:
+        return f"failed with exit status {status}"
+    if not known:
+        return f"was ended by signal {number}"
+    name = signal.Signals(number).name
+    if name != "SIGKILL":
+        return f"was ended by {name}"
+    return (
+        "was ended by SIGKILL, which the system sends when memory runs out "
+        "(`lethe run --jobs 1` needs less)"
+    )
 
 
 class ParamsChanged(LetheError):
@@ -171,6 +223,8 @@ class ParamsChanged(LetheError):
 
 
 class MissingArtifact(LetheError):
+    """A stage or command that must come first has not run; ``made_by`` names it."""
+
     def __init__(self, path: str | PathLike, made_by: str):
         super().__init__(
             f"{path} is missing: {made_by} creates it. Run `dvc repro` (or `lethe run`) first."
@@ -179,27 +233,35 @@ class MissingArtifact(LetheError):
 
 def visible(text: str) -> str:
     """Return ``text`` for a terminal: characters that move, colour, hide or reorder text are escaped, except line breaks."""
-    unseen = {letter for letter in {*text} - {"\n"} if unicodedata.category(letter) in UNSEEN}
-    return text.translate(
-        {ord(letter): letter.encode("unicode_escape").decode() for letter in unseen}
-    )
+    escapes: dict[int, str] = {}
+    for letter in {*text} - {"\n"}:
+        if unicodedata.category(letter) in UNSEEN:
+            escapes[ord(letter)] = letter.encode("unicode_escape").decode()
+    return text.translate(escapes)
 
 
 def one_line(text: str) -> str:
     """Return ``text`` as one line of visible characters; the middle of a longer text than `LONGEST` is left out."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
-    return text if text.isprintable() else visible(text).replace("\n", "\\n")
+    if text.isprintable():
+        return text
+    return visible(text).replace("\n", "\\n")
 
 
 def reason_of(error: Exception) -> str:
     """Return the first line of a library's message, cut, or the name of an error that has none."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    return lines[0][:300]
 
 
 def behind(error: BaseException) -> BaseException | None:
     """Return the error that led to ``error``, as a traceback would show it."""
-    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -212,7 +274,8 @@ def _disk_full(cause: BaseException) -> LetheError | None:
     full = isinstance(cause, OSError) and cause.errno in DISK
     if not full and not any(sentence in str(cause) for sentence in DISK_SENTENCES):
         return None
-    place = f" ({name})" if (name := getattr(cause, "filename", None)) else ""
+    name = getattr(cause, "filename", None)
+    place = f" ({name})" if name else ""
     problem = f"The disk is full, or the file size is limited{place}: no incomplete file was kept"
     return LetheError(f"{problem}. Free some space and run the command again.")
 
@@ -221,24 +284,29 @@ def _unwritable(cause: BaseException) -> LetheError | None:
     """A file that cannot be read is bad input (exit status 2); a place that takes no result is work that failed (1)."""
     if not isinstance(cause, OSError) or cause.errno not in READ_ONLY or cause.filename is None:
         return None
-    folder, _, own = (name := os.fsdecode(cause.filename)).rpartition("/")
-    name, reason = folder if own.endswith(".tmp") else name, cause.strerror  # not a temporary file
-    if os.path.isfile(name) and not os.access(name, os.R_OK):
-        return BadFile(name, f"cannot be read ({reason})", "Allow this user to read the file.")
+    place = os.fsdecode(cause.filename)
+    folder, _, name = place.rpartition("/")
+    if name.endswith(".tmp"):  # a temporary file, of which the user knows nothing
+        place = folder
+    reason = cause.strerror
+    if os.path.isfile(place) and not os.access(place, os.R_OK):
+        return BadFile(place, f"cannot be read ({reason})", "Allow this user to read the file.")
     remedy = "Allow this user to read and write the place, or work in a copy elsewhere."
-    return LetheError(f"{one_line(name)}: cannot be used ({reason}). {remedy}")
+    return LetheError(f"{one_line(place)}: cannot be used ({reason}). {remedy}")
 
 
 def _out_of_memory(cause: BaseException) -> LetheError | None:
     named = isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError"
-    refused = isinstance(cause, (RuntimeError, OSError))
-    if not named and not (refused and any(sentence in str(cause) for sentence in MEMORY_SENTENCES)):
+    worded = any(sentence in str(cause) for sentence in MEMORY_SENTENCES)
+    if not named and not (worded and isinstance(cause, (RuntimeError, OSError))):
         return None
+    problem = "Out of memory"
     message = one_line(" ".join(str(cause).split()))[:200]
-    fewer = "Compute fewer rows at once (a smaller sample.max_rows, or batch of training), run fewer stages at once"
-    remedy = f"{fewer} (`lethe run --jobs 1`), or free some memory, and run the command again."
+    if message:
+        problem += f" ({message})"
     return LetheError(
-        f"Out of memory{f' ({message})' if message else ''}: no incomplete file was kept. {remedy}"
+        f"{problem}: no incomplete file was kept. Compute fewer rows at once (a smaller sample.max_rows, or batch of "
+        "training), run fewer stages at once (`lethe run --jobs 1`), or free some memory, and run the command again."
     )
 
 
@@ -263,46 +331,69 @@ def _not_installed(cause: BaseException) -> LetheError | None:
     module = cause.name.partition(".")[0]
     package = INDEX_NAMES.get(module, module.replace("_", "-"))
     for requirement in requirements:
-        if extra := re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement):
-            remedy = (
-                f"`pip install 'lethe[{extra[1]}]'`, or `pip install '.[{extra[1]}]'` in a clone"
-            )
+        match = re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement)
+        if match:
+            extra = match[1]
             return BadInput(
-                f"This needs the extra {extra[1]} ({package} is not installed): {remedy}."
+                f"This needs the extra {extra} ({package} is not installed): `pip install 'lethe[{extra}]'`, "
+                f"or `pip install '.[{extra}]'` in a clone."
             )
     return None
 
 
 def of_the_machine(error: BaseException) -> LetheError | None:
     """Return the error about the machine (disk, memory, permissions, packages) behind ``error``, if it caused it."""
-    kinds = (_disk_full, _out_of_memory, _unwritable, _not_installed)
-    return next(filter(None, (kind(cause) for kind in kinds for cause in causes(error))), None)
+    for kind in (_disk_full, _out_of_memory, _unwritable, _not_installed):
+        for cause in causes(error):
+            found = kind(cause)
+            if found is not None:
+                return found
+    return None
 
 
 def plural(value: int, thing: str, things: str = "") -> str:
-    return f"{value:,} {thing if value == 1 else things or f'{thing}s'}"
+    """Return a count with its noun, whose plural is ``things`` or ends in s."""
+    if value == 1:
+        return f"1 {thing}"
+    return f"{value:,} {things or f'{thing}s'}"
 
 
 def near(got: object, legal: str | Iterable[str]) -> str:
     """Return a question that names the legal word to which a misspelt text is near; else an empty text."""
-    words = set(re.findall(r"[\w@-]+(?:\.[\w@-]+)*", legal) if isinstance(legal, str) else legal)
-    match = nearest(got, words, 0.8) if isinstance(got, str) and got not in words else None
-    return f" Did you mean {match!r}?" if match else ""
+    if isinstance(legal, str):
+        legal = re.findall(r"[\w@-]+(?:\.[\w@-]+)*", legal)
+    words = set(legal)
+    if not isinstance(got, str) or got in words:
+        return ""
+    match = nearest(got, words, 0.8)
+    if match is None:
+        return ""
+    return f" Did you mean {match!r}?"
 
 
 def nearest(word: str, words: Collection[str], likeness: float) -> str | None:
+    """Return the word that is most like ``word``, where its likeness in [0, 1] is at least ``likeness``."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, words, 1, likeness)), None)
+    matches = get_close_matches(word, words, 1, likeness)
+    if not matches:
+        return None
+    return matches[0]
 
 
 def shortened(value: object, limit: int = 80) -> str:
     """Return the ``repr`` of ``value`` (of a path, that of its text), cut to at most ``limit`` characters."""
+    if isinstance(value, PathLike):
+        value = str(value)
     try:
-        text = repr(str(value) if isinstance(value, PathLike) else value)
+        text = repr(value)
     except ValueError:  # Python writes no integer of more than 4,300 digits
-        text = f"{'an integer' if isinstance(value, int) else 'an entry with an integer'} of thousands of digits"
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+        if isinstance(value, int):
+            return "an integer of thousands of digits"
+        return "an entry with an integer of thousands of digits"
+    if len(text) <= limit:
+        return text
+    return text[: limit - 3] + "..."
 
 
 class LibraryChanged(LetheError):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 CONFIG = "lethe.config"
+TYPES_ALONE = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions under which no code runs
 KERNELS = "lethe.instruction_set"  # decides the last bits of every number, so every closure contains this module
 # Modules whose edit changes no output. A closure contains every other module that it can import.
 LEFT_OUT = {
@@ -74,12 +75,16 @@ class Sources:
 
     def closure(self, *modules: str) -> list[str]:
         """Return ``modules``, the packages around them and all that they can import within their packages, sorted."""
-        packages = {"lethe", *(module.partition(".")[0] for module in modules)}
+        packages = {"lethe"}
+        for module in modules:
+            packages.add(_top(module))
         seen: set[str] = set()
-        ahead = [*modules, *([KERNELS] if self.place(KERNELS) else [])]
+        ahead = [*modules]
+        if self.place(KERNELS) is not None:
+            ahead.append(KERNELS)
         while ahead:
             module = ahead.pop()
-            if module in seen or module.partition(".")[0] not in packages:
+            if module in seen or _top(module) not in packages:
                 continue
             if _is_left_out(module) and module not in modules:
                 continue
@@ -89,6 +94,7 @@ class Sources:
         return sorted(seen)
 
     def imports(self, module: str) -> frozenset[str]:
+        """Return the modules that a module's own statements import, also those inside its functions."""
         if module not in self.imported:
             tree = ast.parse(self.source(module))
             self.imported[module] = frozenset(self._imports(module, tree))
@@ -98,8 +104,10 @@ class Sources:
         """Return the file of a module; None where there is none."""
         if module not in self.places:
             below = self._folder(module).joinpath(*module.split("."))
-            candidates = (below / "__init__.py", below.with_suffix(".py"))
-            self.places[module] = next((path for path in candidates if path.is_file()), None)
+            self.places[module] = None
+            for path in (below.with_suffix(".py"), below / "__init__.py"):
+                if path.is_file():
+                    self.places[module] = path
         return self.places[module]
 
     def source(self, module: str) -> bytes:
@@ -116,13 +124,16 @@ class Sources:
         return self.sources[module]
 
     def _folder(self, module: str) -> Path:
-        top = module.partition(".")[0]
+        top = _top(module)
         if (self.root / top).is_dir() or top == "__main__":
             return self.root
         spec = importlib.util.find_spec(top)
         if spec is None or not spec.origin:
             return self.root
-        return Path(spec.origin).parents[1 if spec.submodule_search_locations else 0]
+        folder = Path(spec.origin).parent
+        if spec.submodule_search_locations:  # a package: its file lies in a folder of its name
+            return folder.parent
+        return folder
 
     def _beside(self, module: str) -> list[Path]:
         """The files beside a module that are no code: those of its name, and of a package those of no module's name."""
@@ -130,9 +141,15 @@ class Sources:
         if place is None:
             return []
         inside = sorted(place.parent.iterdir())
-        files = [file for file in inside if file.is_file() and not file.name.startswith(".")]
-        modules = {file.stem for file in files if file.suffix == ".py"}
-        data = [file for file in files if file.suffix not in (".py", ".pyc")]
+        modules: set[str] = set()
+        data: list[Path] = []
+        for file in inside:
+            if file.name.startswith(".") or not file.is_file():
+                continue
+            if file.suffix == ".py":
+                modules.add(file.stem)
+            elif file.suffix != ".pyc":
+                data.append(file)
         if place.name == "__init__.py":
             return [file for file in data if file.stem not in modules]
         return [file for file in data if file.stem == place.stem]
@@ -140,15 +157,19 @@ class Sources:
     def _imports(self, module: str, tree: ast.Module) -> Iterator[str]:
         for node in _statements(tree.body):
             if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
+                for alias in node.names:
+                    yield alias.name
             if not isinstance(node, ast.ImportFrom):
                 continue
             base = self._base(module, node)
-            if base.partition(".")[0] not in ("lethe", module.partition(".")[0]):
+            if _top(base) not in ("lethe", _top(module)):
                 continue
             for alias in node.names:
                 below = f"{base}.{alias.name}"
-                yield below if self.place(below) is not None else base
+                if self.place(below) is None:
+                    yield base
+                else:
+                    yield below
 
     def _base(self, module: str, node: ast.ImportFrom) -> str:
         """The absolute name of the module of a ``from`` import."""
@@ -156,17 +177,17 @@ class Sources:
         if not node.level:
             return base
         place = self.place(module)
-        up = node.level - (place is not None and place.name == "__init__.py")
-        above = module.rsplit(".", up)[0]
+        levels = node.level
+        if place is not None and place.name == "__init__.py":
+            levels -= 1  # a package is its own first level
+        above = module.rsplit(".", levels)[0]
         return f"{above}.{base}".rstrip(".")
 
     def _constants(self, module: str) -> frozenset[str]:
         """The constants of `lethe.config` that a module reads, such as ``lethe.config.measuring:SAMPLE.dtype``."""
         if module not in self.constants:
             found: set[str] = set()
-            if any(
-                name == CONFIG or name.startswith(f"{CONFIG}.") for name in self.imports(module)
-            ):
+            if any(_is_within(name, CONFIG) for name in self.imports(module)):
                 found.update(_constants(ast.parse(self.source(module))))
             self.constants[module] = frozenset(found)
         return self.constants[module]
@@ -178,6 +199,7 @@ def cache_key(*modules: str, settings: object = None, **facts: object) -> str:
 
 
 def module_of(member: object) -> str:
+    """Return the module that a member of a registry is, or that defines its function, class or class of an instance."""
     if isinstance(member, ModuleType):
         return member.__name__
     return getattr(member, "__module__", type(member).__module__)
@@ -185,6 +207,7 @@ def module_of(member: object) -> str:
 
 @lru_cache(maxsize=1)
 def library() -> Sources:
+    """Return the modules of this installation, the same for the whole process."""
     return Sources(Path(__file__).parents[1])
 
 
@@ -192,16 +215,19 @@ def resolved(value: object) -> object:
     """Return settings as plain values: of a model every field and every public property, also those of models within."""
     if hasattr(type(value), "model_fields"):
         model = cast("BaseModel", value)
-        fields = {**dict(model), **(model.model_extra or {})}
-        computed = {name: getattr(model, name) for name in _properties(type(model))}
-        return {name: resolved(inner) for name, inner in {**fields, **computed}.items()}
+        values = dict(model) | (model.model_extra or {})
+        for name in _properties(type(model)):
+            values[name] = getattr(model, name)
+        return resolved(values)
     if isinstance(value, Mapping):
         return {str(key): resolved(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [resolved(inner) for inner in value]
     if isinstance(value, (set, frozenset)):
         return sorted(map(str, value))
-    return str(value) if isinstance(value, Path) else value
+    if isinstance(value, Path):
+        return str(value)
+    return value
 
 
 def digest(*values: object) -> str:
@@ -222,10 +248,12 @@ def digest(*values: object) -> str:
 def content_digest(path: Path) -> str:
     """Return a hash of a file, or of all files below a folder with their names."""
     state = hashlib.blake2b(digest_size=16)
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    for file in files:
-        state.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
-        with file.open("rb") as stream:
+    places = [path] if path.is_file() else sorted(path.rglob("*"))
+    for place in places:
+        if not place.is_file():
+            continue
+        state.update(f"{place.relative_to(path)}\0{place.stat().st_size}\0".encode())
+        with place.open("rb") as stream:
             while block := stream.read(1 << 22):
                 state.update(block)
     return state.hexdigest()
@@ -235,7 +263,9 @@ def versions(*distributions: str) -> dict[str, str | None]:
     """Return the installed version of each project whose code decides bits, and the processor where its kernels do."""
     kernels = own_kernels()
     installed = _installed(*distributions)
-    return installed if kernels is None else {**installed, "kernels": kernels}
+    if kernels is None:
+        return installed
+    return {**installed, "kernels": kernels}
 
 
 @lru_cache
@@ -260,36 +290,49 @@ def _plain(settings: object) -> object:
 
 def _properties(model: type) -> list[str]:
     """The public properties that a settings class computes; those of pydantic itself are none."""
-    return sorted(
-        name
-        for base in model.__mro__
-        if base.__module__.partition(".")[0] != "pydantic"
-        for name, attribute in vars(base).items()
-        if isinstance(attribute, property) and not name.startswith("_")
-    )
+    names: set[str] = set()
+    for base in model.__mro__:
+        if _top(base.__module__) == "pydantic":
+            continue
+        for name, attribute in vars(base).items():
+            if isinstance(attribute, property) and not name.startswith("_"):
+                names.add(name)
+    return sorted(names)
 
 
 def _is_left_out(module: str) -> bool:
-    # The top package holds the public names, each of which loads its module at first use.
-    return module == "lethe" or any(
-        module == name or module.startswith(f"{name}.") for name in LEFT_OUT
-    )
+    if module == "lethe":  # the public names, each of which loads its module at first use
+        return True
+    return any(_is_within(module, name) for name in LEFT_OUT)
+
+
+def _is_within(module: str, package: str) -> bool:
+    """Whether a module is the package or lies below it."""
+    return module == package or module.startswith(f"{package}.")
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _packages_around(module: str) -> list[str]:
     """The packages whose ``__init__.py`` an import of the module runs."""
-    parts = module.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts))]
+    packages: list[str] = []
+    above, dot, _ = module.rpartition(".")
+    while dot:
+        packages.append(above)
+        above, dot, _ = above.rpartition(".")
+    return packages
 
 
 def _constants(tree: ast.Module) -> Iterator[str]:
     """Yield the constants that a file imports from `lethe.config`, each with the attribute that the file reads of it."""
     module_of_name: dict[str, str] = {}
     for node in _statements(tree.body):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(CONFIG):
-            module_of_name |= {
-                alias.asname or alias.name: f"{node.module}:{alias.name}" for alias in node.names
-            }
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(CONFIG):
+            continue
+        for alias in node.names:
+            module_of_name[alias.asname or alias.name] = f"{node.module}:{alias.name}"
     owners = set()
     for read in ast.walk(tree):
         if isinstance(read, ast.Attribute) and isinstance(read.value, ast.Name):
@@ -325,10 +368,7 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield all statements, including those inside functions, without those that only the type checker runs."""
     for node in body:
         yield node
-        if isinstance(node, ast.If) and ast.unparse(node.test) in (
-            "TYPE_CHECKING",
-            "typing.TYPE_CHECKING",
-        ):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in TYPES_ALONE:
             yield from _statements(node.orelse)
             continue
         for name in ("body", "orelse", "finalbody"):

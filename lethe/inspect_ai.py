@@ -48,10 +48,9 @@ LONGEST_NAME = 80  # characters of an id in the name of a metric
 SEED = 0  # for the shuffle, which must not depend on the scores
 # What a verdict says where nobody said which end of the score is a leak.
 OF_SCORE = {CERTIFIED: "at most tau", LEAKS: "at least tau_leak", UNDECIDED: UNDECIDED}
-OF_COMMANDS, OF_TASKS = (
-    "--leak-is high or --leak-is low",
-    'leak_is="high" or leak_is="low"',
-)
+# How a reason to refuse names the direction of a score, on a command line and in a task.
+OF_COMMANDS = "--leak-is high or --leak-is low"
+OF_TASKS = 'leak_is="high" or leak_is="low"'
 
 
 class EarlyStopping:
@@ -79,12 +78,18 @@ class EarlyStopping:
     ):
         check_leak_is(leak_is)
         self.leak_is = leak_is
-        self.tau, self.tau_leak, self.alpha = tau, tau if tau_leak is None else tau_leak, alpha
-        self.scorer, self.key = scorer, key
-        SequentialTest(
-            self.tau, self.tau_leak, alpha, cap=1
-        )  # refuse values out of range before the run
+        self.tau = tau
+        self.tau_leak = tau
+        if tau_leak is not None:
+            self.tau_leak = tau_leak
+        self.alpha = alpha
+        self.scorer = scorer
+        self.key = key
+        self._test(cap=1)  # refuse values out of range before the run
         self._begin(1)
+
+    def _test(self, cap: int) -> SequentialTest:
+        return SequentialTest(self.tau, self.tau_leak, self.alpha, cap=cap)
 
     def _begin(self, epochs: int) -> None:
         self.epochs = epochs
@@ -104,9 +109,7 @@ class EarlyStopping:
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:
         """Skip the epoch if the sample already has a verdict."""
-        test = self.tests.setdefault(
-            id, SequentialTest(self.tau, self.tau_leak, self.alpha, cap=self.epochs)
-        )
+        test = self.tests.setdefault(id, self._test(cap=self.epochs))
         if test.verdict == UNDECIDED or refusals(self.task.source()):
             places = self.scheduled.setdefault(id, [])
             if epoch not in places:  # a retry repeats the same draw
@@ -123,12 +126,17 @@ class EarlyStopping:
     ) -> None:
         """Store the score, and continue the test up to the first scheduled epoch without a score."""
         self.scores.setdefault(id, {})[epoch] = self._value(scores)
-        for scored in list(scores.values())[:1]:
-            self.task.saw(id, scored.score.answer)
-        order, scores_by_epoch = self.scheduled.get(id, []), self.scores[id]
-        while self.taken[id] < len(order) and order[self.taken[id]] in scores_by_epoch:
-            value = scores_by_epoch[order[self.taken[id]]]
-            low, high = (0.0, 1.0) if math.isnan(value) else (value, value)
+        if scores:
+            first = next(iter(scores.values()))
+            self.task.saw(id, first.score.answer)
+        order = self.scheduled.get(id, [])
+        for epoch_in_order in order[self.taken[id] :]:
+            if epoch_in_order not in self.scores[id]:
+                break
+            value = self.scores[id][epoch_in_order]
+            low, high = value, value
+            if math.isnan(value):
+                low, high = 0.0, 1.0
             self.tests[id].update(np.array([high]), np.array([low]))
             self.taken[id] += 1
 
@@ -136,16 +144,19 @@ class EarlyStopping:
         """Return the verdicts, for `results.early_stopping.metadata` of the log; null where ``refused`` says why not."""
         of_draws = refusals(self.task.source())
         of_direction = refusals(Source(score_means=self._stated().direction))
-        verdicts = {str(id): self._word(test.verdict) for id, test in self.tests.items()}
+        verdicts = None
+        if not of_draws:
+            verdicts = {str(id): self._word(test.verdict) for id, test in self.tests.items()}
+        refused = [reason.replace(OF_COMMANDS, OF_TASKS) for reason in (*of_draws, *of_direction)]
         return {
-            **{name: getattr(self, name) for name in ("tau", "tau_leak", "alpha")},
-            "verdicts": None if of_draws else verdicts,
+            "tau": self.tau,
+            "tau_leak": self.tau_leak,
+            "alpha": self.alpha,
+            "verdicts": verdicts,
             "epochs_skipped": sum(self.skipped.values()),
             "assumes": "independent draws, in the order in which the epochs were scheduled",
             "score_inverted": self.leak_is == "low",
-            "refused": [
-                reason.replace(OF_COMMANDS, OF_TASKS) for reason in (*of_draws, *of_direction)
-            ],
+            "refused": refused,
         }
 
     def _stated(self) -> Stated:
@@ -153,18 +164,24 @@ class EarlyStopping:
         return Stated(name, Facts({name: named(name)}), self.leak_is)
 
     def _word(self, verdict: str) -> str:
-        return verdict if self._stated().direction == "leak" else OF_SCORE[verdict]
+        if self._stated().direction == "leak":
+            return verdict
+        return OF_SCORE[verdict]
 
     def _value(self, scores: dict[str, SampleScore]) -> float:
         """Return the watched score, NaN if there is none; a score outside [0, 1] is an error."""
-        if not scores or (self.scorer is not None and self.scorer not in scores):
+        name = self.scorer
+        if name is None:
+            name = next(iter(scores), "")
+        if name not in scores:
             return math.nan
-        name = self.scorer if self.scorer is not None else next(iter(scores))
-        if self.scored_by is None:
-            self.scored_by = name if self.key is None else f"{name}.{self.key}"
         value = scores[name].score.value
+        watched = name
         if self.key is not None:
+            watched = f"{name}.{self.key}"
             value = value.get(self.key) if isinstance(value, dict) else None
+        if self.scored_by is None:
+            self.scored_by = watched
         return _pointed(_in_unit(score_value(value)), self.leak_is)
 
 
@@ -176,7 +193,7 @@ class Task:
     """
 
     def __init__(self, spec: Mapping[str, Json], epochs: int):
-        known = {"task": "", "model": "", **spec, "config": {"epochs": epochs}}
+        known: dict[str, Json] = {"task": "", "model": "", **spec, "config": {"epochs": epochs}}
         plan = {"config": _settings_of_the_running_task()}
         self.run = Run(Path("the task"), {"eval": known, "plan": plan})
         self.texts: dict[str, set[str]] = {}
@@ -189,15 +206,20 @@ class Task:
 
     def source(self) -> Source:
         """The facts that a licence is asked with, by the answers so far."""
-        setting, doubts = greedy(self.run.sampling), self.run.doubts()
-        several = [texts for id, texts in self.texts.items() if self.answers[id] > 1]
-        repeats = bool(several) and all(len(texts) == 1 for texts in several)
-        stated = f"The task states greedy decoding ({setting})"
-        alike = "All answers to each question are the same text, and " + "; ".join(doubts)
-        return Source(
-            deterministic=stated if setting else None,
-            repeated_answers=alike if doubts and repeats else None,
-        )
+        setting = greedy(self.run.sampling)
+        doubts = self.run.doubts()
+        deterministic = None
+        if setting:
+            deterministic = f"The task states greedy decoding ({setting})"
+        repeated = None
+        if doubts and self._repeats():
+            repeated = "All answers to each question are the same text, and " + "; ".join(doubts)
+        return Source(deterministic=deterministic, repeated_answers=repeated)
+
+    def _repeats(self) -> bool:
+        """Whether several answers were given to some question, and to each such question the same text."""
+        n_texts = [len(texts) for id, texts in self.texts.items() if self.answers[id] > 1]
+        return set(n_texts) == {1}
 
 
 def _settings_of_the_running_task() -> dict[str, Json]:
@@ -234,9 +256,9 @@ def lethe_bounds(
     check_leak_is(leak_is)
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
-        by_id = by_question(scores, leak_is)
+        scores_of_id = by_question(scores, leak_is)
         reasons = refused_of(scores)
-        values = bounds_of([own for _, own in by_id], alpha, epochs, [name for name, _ in by_id])
+        values = bounds_of([*scores_of_id.values()], alpha, epochs, [*scores_of_id])
         if not reasons:
             return values
         for reason in reasons:
@@ -249,26 +271,27 @@ def lethe_bounds(
 
 def refused_of(scores: Iterable[SampleScore]) -> list[str]:
     """Why nothing may be claimed of these scores, by the settings of the running task and by their answers."""
-    answers = [(scored.sample_id, scored.score.answer) for scored in scores]
-    epochs = max(Counter(str(id) for id, _ in answers).values(), default=1)
-    task = Task({}, epochs)
-    for id, answer in answers:
-        task.saw("" if id is None else id, answer)
+    answers = [*scores]
+    n_answers = Counter(str(scored.sample_id) for scored in answers)
+    task = Task({}, epochs=max(n_answers.values(), default=1))
+    for scored in answers:
+        id = scored.sample_id
+        task.saw("" if id is None else id, scored.score.answer)
     return refusals(task.source())
 
 
 def by_question(
     scores: Sequence[SampleScore], leak_is: LeakIs | None = None
-) -> list[tuple[str, np.ndarray]]:
-    """Return the id and the scores of each sample, NaN if a score has no numeric value; 1 - score if a low one is a leak.
+) -> dict[str, np.ndarray]:
+    """Return the scores of each sample by its id, NaN if a score has no numeric value; 1 - score if a low one is a leak.
 
     Inspect joins ids as text: 7 and "7" are one sample, as in its logs.
     """
-    by_id: dict[str, list[float]] = {}
-    for one in scores:
-        value = _pointed(_in_unit(score_value(one.score.value)), leak_is)
-        by_id.setdefault(str(one.sample_id), []).append(value)
-    return [(name, np.array(values)) for name, values in by_id.items()]
+    values_of_id: dict[str, list[float]] = {}
+    for scored in scores:
+        value = _pointed(_in_unit(score_value(scored.score.value)), leak_is)
+        values_of_id.setdefault(str(scored.sample_id), []).append(value)
+    return {id: np.array(values) for id, values in values_of_id.items()}
 
 
 def bounds_of(
@@ -279,46 +302,53 @@ def bounds_of(
         return {"questions": 0.0, "answers": 0.0, "missing": 0.0}
     rng = np.random.default_rng(SEED)
     padded = [_padded(rng.permutation(scores), epochs) for scores in questions]
-    low, high = ([np.nan_to_num(scores, nan=fill) for scores in padded] for fill in (0.0, 1.0))
+    low = [np.nan_to_num(scores, nan=0.0) for scores in padded]
+    high = [np.nan_to_num(scores, nan=1.0) for scores in padded]
     m = len(padded)
     # A random order brings, rarely, an end on the wrong side of its own mean: it moves outward to the mean.
-    uppers = by_length(high, lambda rows: mean_upper(rows, alpha).tolist())
-    uppers = [max(upper, own.mean()) for upper, own in zip(uppers, high, strict=True)]
-    lowers = by_length(low, lambda rows: mean_lower(rows, alpha / m).tolist())
+    upper_ends = by_length(high, lambda rows: mean_upper(rows, alpha).tolist())
+    uppers = np.maximum(upper_ends, [scores.mean() for scores in high])
+    lower_ends = by_length(low, lambda rows: mean_lower(rows, alpha / m).tolist())
+    lowers = np.minimum(lower_ends, [scores.mean() for scores in low])
+    every_answer = np.concatenate(padded)
     values = {
-        "worst_mean_upper": max(uppers),
-        "some_mean_lower": max(
-            min(lower, own.mean()) for lower, own in zip(lowers, low, strict=True)
-        ),
-        "worst_anytime_upper": max(stopped_upper(one, alpha) for one in high),
+        "worst_mean_upper": float(uppers.max()),
+        "some_mean_lower": float(lowers.max()),
+        "worst_anytime_upper": max(stopped_upper(scores, alpha) for scores in high),
         "questions": float(m),
-        "answers": float(sum(len(one) for one in padded)),
-        "missing": float(sum(np.isnan(one).sum() for one in padded)),
+        "answers": float(len(every_answer)),
+        "missing": float(np.isnan(every_answer).sum()),
     }
-    if all(np.isin(one, (0.0, 1.0)).all() for one in high):
-        uppers = [float(binary_upper(one.sum(), len(one), alpha)) for one in high]
-        values["worst_upper"] = max(uppers)
-        values["some_lower"] = max(
-            float(binary_lower(one.sum(), len(one), alpha / m)) for one in low
-        )
-        if len({len(one) for one in high}) == 1 and alpha <= LARGEST_POOLED_ALPHA:
-            values["average_upper"] = pooled_average(
-                [one.sum() for one in high], len(high[0]), alpha
-            ).value
+    if np.isin(np.concatenate(high), (0.0, 1.0)).all():
+        n = np.array([len(scores) for scores in high])
+        leaks_at_most = np.array([scores.sum() for scores in high])
+        leaks_at_least = np.array([scores.sum() for scores in low])
+        uppers = np.asarray(binary_upper(leaks_at_most, n, alpha))
+        values["worst_upper"] = float(uppers.max())
+        values["some_lower"] = float(np.max(binary_lower(leaks_at_least, n, alpha / m)))
+        if len(set(n)) == 1 and alpha <= LARGEST_POOLED_ALPHA:
+            values["average_upper"] = pooled_average(leaks_at_most, int(n[0]), alpha).value
     if names:
-        values[f"{WORST} {names[int(np.argmax(uppers))][:LONGEST_NAME]}"] = max(uppers)
+        worst = int(uppers.argmax())
+        values[f"{WORST} {names[worst][:LONGEST_NAME]}"] = float(uppers[worst])
     return values
 
 
 def _padded(scores: np.ndarray, epochs: int | None) -> np.ndarray:
     if epochs is None:
         scored = scores[~np.isnan(scores)]
-        return scored if len(scored) else scores
-    return np.concatenate([scores, np.full(max(0, epochs - len(scores)), math.nan)])
+        if not len(scored):  # all are missing, and stay so
+            return scores
+        return scored
+    absent = np.full(max(0, epochs - len(scores)), math.nan)
+    return np.concatenate([scores, absent])
 
 
 def _pointed(value: float, leak_is: LeakIs | None) -> float:
-    return 1 - value if leak_is == "low" else value
+    """The score whose high end is the leak."""
+    if leak_is == "low":
+        return 1 - value
+    return value
 
 
 def _in_unit(value: float) -> float:

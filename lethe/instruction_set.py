@@ -30,39 +30,51 @@ def fix_instruction_set() -> str | None:
         return f"{CHOICE}=machine: the kernels are this machine's own, and so are the numbers."
     if platform.machine() not in ("x86_64", "AMD64"):
         return f"{platform.machine()} is not x86-64: the numbers differ from those of an x86-64 machine."
-    fixed = (
-        VARIABLES.items() <= os.environ.items()
-    )  # a parent process or an earlier call has set them
-    if not fixed and (loaded := [name for name in LIBRARIES if name in sys.modules]):
+    # A parent process or an earlier call may have set the variables.
+    already_fixed = VARIABLES.items() <= os.environ.items()
+    loaded = [name for name in LIBRARIES if name in sys.modules]
+    if loaded and not already_fixed:
         raise RuntimeError(
             f"fix_instruction_set() must run before {', '.join(loaded)} is imported."
         )
     os.environ.update(VARIABLES)
-    lacking = ", ".join(sorted(NEEDED - features()))
-    others = "the numbers differ from those of other machines"
-    return f"This processor lacks {lacking}: {others}." if lacking else None
+    lacking = NEEDED - features()
+    if not lacking:
+        return None
+    listed = ", ".join(sorted(lacking))
+    return f"This processor lacks {listed}: the numbers differ from those of other machines."
 
 
 def own_kernels() -> str | None:
     """Return the processor whose own kernels `CHOICE` selects; None with the kernels that all machines share."""
-    return processor() if os.environ.get(CHOICE) == "machine" else None
+    if os.environ.get(CHOICE) != "machine":
+        return None
+    return processor()
 
 
 def _cpuinfo(place: Path, key: str) -> str | None:
     """Return the first value of a key of the system's list of processors; None where there is none."""
-    with contextlib.suppress(OSError):
-        lines = (line.partition(":") for line in place.read_text().splitlines())
-        return next((value.strip() for name, _, value in lines if name.strip() == key), None)
+    try:
+        text = place.read_text()
+    except OSError:
+        return None
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
     return None
 
 
 def features(place: Path = Path("/proc/cpuinfo")) -> set[str]:
     """Return the processor's instruction sets; where the system does not list them, assume the needed ones."""
     flags = _cpuinfo(place, "flags")
-    return set(NEEDED) if flags is None else set(flags.split())
+    if flags is None:
+        return set(NEEDED)
+    return set(flags.split())
 
 
 def processor(place: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the name of the processor's model, or of its architecture where the system does not name the model."""
     return _cpuinfo(place, "model name") or platform.processor() or platform.machine()
 
 

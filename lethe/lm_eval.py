@@ -105,18 +105,22 @@ def worst(uppers: Sequence[float]) -> float:
 @register_aggregation("lethe_mean")
 def mean(scores: Sequence[Sequence[float]]) -> float:
     """The mean over all answers that have a score, NaN where none has."""
-    present = np.concatenate([np.asarray(own, dtype=np.float64) for own in scores])
-    present = present[~np.isnan(present)]
-    return float(present.mean()) if len(present) else math.nan
+    of_all = np.concatenate([np.asarray(of_document, dtype=np.float64) for of_document in scores])
+    present = of_all[~np.isnan(of_all)]
+    if not len(present):
+        return math.nan
+    return float(present.mean())
 
 
 @register_aggregation("lethe_average_upper")
 def average_upper(uppers: Sequence[DocumentUpper]) -> float:
     """Clopper-Pearson on the pooled count, for the average over documents; NaN where their numbers of answers differ."""
-    sizes, alpha = {one.answers for one in uppers}, uppers[0].alpha
-    if len(sizes) != 1 or alpha > LARGEST_POOLED_ALPHA:
+    n, alpha = uppers[0].answers, uppers[0].alpha
+    unequal = any(upper.answers != n for upper in uppers)
+    if unequal or alpha > LARGEST_POOLED_ALPHA:
         return math.nan
-    return pooled_average([one.leaks for one in uppers], sizes.pop(), alpha).value
+    leaks = [upper.leaks for upper in uppers]
+    return pooled_average(leaks, n, alpha).value
 
 
 def bounded(
@@ -138,49 +142,60 @@ def bounded(
     prefix, zero_or_one, scores_of = _opened(scorer, name, binary)
 
     def process_results(doc: Document, results: Sequence[Json]) -> dict[str, object]:
-        one = isinstance(results[0], str)
-        answers = [results[0]] if one else list(results[0])
-        if not answers:
-            needed = "the task needs output_type generate_until and repeats from 1"
-            raise BadInput(f"A document has no answer: {needed}.")
-        scores = np.asarray(scores_of(answers, doc), dtype=np.float64)
-        if scores.shape != (len(answers),) or ((scores < 0) | (scores > 1)).any():
-            raise BadValue("scores", scores.tolist()[:5], f"{len(answers)} numbers in [0, 1]")
-        if zero_or_one and not np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all():
-            raise BadValue("scores", scores.tolist()[:5], "0 or 1, where binary is set")
+        chosen = isinstance(results[0], str)  # by a filter that keeps one answer
+        answers = [results[0]] if chosen else list(results[0])
+        scores = _checked(scores_of(answers, doc), len(answers), zero_or_one)
         high = np.nan_to_num(scores, nan=1.0)
-        if one:
+        if chosen:
             _warn_once(CHOSEN)
-        are_no_draws = one or isinstance(results[0], Copies)
-        if are_no_draws:  # nothing is claimed, and the largest bound holds of anything
-            high = np.ones(len(answers))
+        if chosen or isinstance(results[0], Copies):
+            high = np.ones(len(answers))  # nothing is claimed: the largest bound holds of anything
         betting = DocumentUpper(mean_upper(high[None], alpha)[0])
-        count, n = float(high.sum()), len(high)
-        exact = DocumentUpper(binary_upper(count, n, alpha)) if zero_or_one else betting
-        metrics = {
+        metrics: dict[str, object] = {
             prefix: scores.tolist(),
-            f"{prefix}_upper": exact,
+            f"{prefix}_upper": betting,
             f"{prefix}_betting_upper": betting,
         }
         if zero_or_one:
-            metrics[f"{prefix}_average_upper"] = DocumentUpper(exact).counted(count, n, alpha)
+            leaks = float(high.sum())
+            exact = DocumentUpper(binary_upper(leaks, len(high), alpha))
+            metrics[f"{prefix}_upper"] = exact
+            average = DocumentUpper(exact).counted(leaks, len(high), alpha)
+            metrics[f"{prefix}_average_upper"] = average
         return metrics
 
     return process_results
 
 
+def _checked(values: Sequence[float], n: int, zero_or_one: bool) -> np.ndarray:
+    """The scores (n,) of a document's answers, NaN where missing; `BadInput` or `BadValue` where they are none."""
+    if not n:
+        needed = "the task needs output_type generate_until and repeats from 1"
+        raise BadInput(f"A document has no answer: {needed}.")
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.shape != (n,) or ((scores < 0) | (scores > 1)).any():
+        raise BadValue("scores", scores.tolist()[:5], f"{n} numbers in [0, 1]")
+    if zero_or_one and not np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all():
+        raise BadValue("scores", scores.tolist()[:5], "0 or 1, where binary is set")
+    return scores
+
+
 def _opened(scorer: str | Score, name: str | None, binary: bool | None) -> tuple[str, bool, Score]:
+    """The prefix of the metrics, whether the scores are 0 and 1, and the function that scores."""
     if not isinstance(scorer, str):
         return name or scorer.__name__, bool(binary), scorer
     from lethe.registry import SCORERS
 
     opened = open_scorer(scorer)
-    own = bool(getattr(SCORERS[scorer], "BINARY", False)) if scorer in SCORERS else False
-    return (
-        name or scorer,
-        own,
-        lambda answers, doc: opened.score([AnsweredRow(answers, doc)])[0].tolist(),
-    )
+    is_binary = False
+    if scorer in SCORERS:
+        is_binary = bool(getattr(SCORERS[scorer], "BINARY", False))
+
+    def scores_of(answers: Sequence[str], document: Document) -> Sequence[float]:
+        row = AnsweredRow(answers, document)
+        return opened.score([row])[0].tolist()
+
+    return name or scorer, is_binary, scores_of
 
 
 keyword_leak = bounded("keyword_leak")

@@ -1,7 +1,6 @@
 """Start and end of a stage: a stage ends with its parent, and a user's mistake prints one sentence, not a traceback."""
 
 import ctypes
-import functools
 import os
 import select
 import signal
@@ -32,10 +31,12 @@ NO_TELEMETRY = {
 
 
 def cores() -> int:
+    """Return the number of cores that this process may use, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0))
 
 
 def no_telemetry() -> None:
+    """Switch off the usage statistics of every library, for this process and those that it starts."""
     os.environ.update(NO_TELEMETRY)
 
 
@@ -48,6 +49,13 @@ def begin_stage() -> None:
 
 
 def run_stage(main: Callable[..., None]) -> None:
+    """Run a stage's main function with the arguments of the command line; leave with the status of what goes wrong.
+
+    Raises
+    ------
+    SystemExit
+        With status 2 for wrong input and 1 for other errors that one sentence states. Any other error keeps its traceback.
+    """
     begin_stage()
     try:
         before = _values_of_stage()
@@ -57,9 +65,10 @@ def run_stage(main: Callable[..., None]) -> None:
     except LetheError as error:
         _leave(error)
     except Exception as error:
-        if (sentence := of_the_machine(error)) is None:
+        of_machine = of_the_machine(error)
+        if of_machine is None:
             raise
-        _leave(sentence)
+        _leave(of_machine)
 
 
 def _leave(error: LetheError) -> NoReturn:
@@ -70,7 +79,9 @@ def _leave(error: LetheError) -> NoReturn:
 
 def _values_of_stage() -> dict[str, object]:
     """Return the values of params.yaml that DVC records for this stage; none under `lethe run`, which made a copy."""
-    name, listing, file = os.environ.get("DVC_STAGE"), Path("dvc.yaml"), Path("params.yaml")
+    name = os.environ.get("DVC_STAGE")
+    listing = Path("dvc.yaml")
+    file = Path("params.yaml")
     if not name or PARAMS in os.environ or not listing.is_file() or not file.is_file():
         return {}
     from ruamel.yaml import YAML
@@ -78,17 +89,27 @@ def _values_of_stage() -> dict[str, object]:
     group, _, key = name.partition("@")
     stage = YAML(typ="safe").load(listing)["stages"].get(group, {})
     params = stage.get("do", stage).get("params", [])
-    keys = [each.replace("${key}", key) for each in params if isinstance(each, str)]
-    values = YAML(typ="safe").load(file)
-    within = functools.partial(
-        functools.reduce, lambda own, part: own.get(part) if isinstance(own, dict) else None
-    )
-    return {each: within(each.split("."), values) for each in keys}
+    settings = YAML(typ="safe").load(file)
+    values: dict[str, object] = {}
+    for listed in params:
+        if isinstance(listed, str):
+            dotted = listed.replace("${key}", key)
+            values[dotted] = _value_of(settings, dotted)
+    return values
+
+
+def _value_of(settings: object, dotted: str) -> object:
+    """The value of a dotted key; None where there is none."""
+    value = settings
+    for part in dotted.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def same_numbers() -> None:
     """Fix the instruction set before a numerical library loads; print a notice where the numbers will differ."""
-    if warning := fix_instruction_set():
+    warning = fix_instruction_set()
+    if warning is not None:
         print(warning, file=sys.stderr)
 
 
@@ -112,6 +133,7 @@ def die_with_parent() -> None:
 
 
 def _process(pid: int) -> tuple[str, int]:
+    """The name of a process and the number of its parent."""
     # "pid (name) state ppid ...": the name itself may contain blanks and brackets.
     before, _, after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     return before.partition("(")[2], int(after.split()[1])
@@ -153,8 +175,11 @@ def git(*arguments: str, root: Path = Path()) -> str | None:
 def _filters(root: Path) -> set[str]:
     """The names of the filters that any settings of git define."""
     listed = _git(("config", "--null", "--name-only", "--get-regexp", r"^filter\."), root, {})
-    keys = (listed or "").split("\0")
-    return {key.removeprefix("filter.").rpartition(".")[0] for key in keys if key.count(".") > 1}
+    names: set[str] = set()
+    for key in (listed or "").split("\0"):
+        if key.count(".") > 1:
+            names.add(key.removeprefix("filter.").rpartition(".")[0])
+    return names
 
 
 def _git(arguments: Sequence[str], root: Path, settings: Mapping[str, str]) -> str | None:
@@ -177,7 +202,9 @@ def _git(arguments: Sequence[str], root: Path, settings: Mapping[str, str]) -> s
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    return done.stdout.strip()
 
 
 def processor_seconds() -> float:

@@ -38,17 +38,20 @@ class Registry(Mapping[str, Member]):
         order: tuple[str, ...] = (),
         tables: Mapping[str, tuple[str, ...]] | None = None,
     ):
-        self.noun, self.kind, self.folders = noun, kind, folders
-        self.suffix, self.attribute = suffix, attribute
-        self.order, self.tables = order, tables or {}
+        self.noun = noun
+        self.kind = kind
+        self.folders = folders
+        self.suffix = suffix
+        self.attribute = attribute
+        self.order = order
+        self.tables = tables or {}
         self.registered: dict[str, Member] = {}
 
     def names(self) -> list[str]:
+        """Return the names of all members, those of ``order`` first and the others sorted."""
         names = {*self._built_in, *self._foreign, *self.registered}
-        return [
-            *(name for name in self.order if name in names),
-            *sorted(names.difference(self.order)),
-        ]
+        first = [name for name in self.order if name in names]
+        return first + sorted(names.difference(first))
 
     def register(self, name: str, member: Member) -> None:
         """Add a member for the rest of this process; refuse the name of a module or of another package's member."""
@@ -69,15 +72,20 @@ class Registry(Mapping[str, Member]):
         """
         module_of_name = {name: point.module for name, point in self._foreign.items()}
         module_of_name |= self._built_in
-        chosen = names or (*module_of_name,)
-        return {
-            module_of_name[name]: self.version(name) for name in chosen if name in module_of_name
-        }
+        versions: dict[str, str] = {}
+        for name in names or module_of_name:
+            if name in module_of_name:
+                versions[module_of_name[name]] = self.version(name)
+        return versions
 
     def version(self, name: str) -> str:
         """Return the project and version of another package's member; empty for a member of this process."""
-        project = self._foreign[name].dist if name in self._foreign else None
-        return f"{project.name} {project.version}" if project else ""
+        if name not in self._foreign:
+            return ""
+        project = self._foreign[name].dist
+        if project is None:
+            return ""
+        return f"{project.name} {project.version}"
 
     def __getitem__(self, name: str) -> Member:
         """Return the member of this name; raise `BadValue` with the legal names."""
@@ -87,8 +95,9 @@ class Registry(Mapping[str, Member]):
             module = importlib.import_module(self._built_in[name])
             if module.__name__ in self.tables:
                 return module.MEMBERS[name]
-            own = self.attribute and self.attribute.format(Name=name.title().replace("_", ""))
-            return getattr(module, own) if own else module
+            if self.attribute is None:
+                return module
+            return getattr(module, self.attribute.format(Name=name.title().replace("_", "")))
         if name in self._foreign:
             return self._foreign[name].load()
         raise BadValue(self.noun, name, f"one of {', '.join(self.names())}")
@@ -104,7 +113,9 @@ class Registry(Mapping[str, Member]):
 
     @cached_property
     def _built_in(self) -> dict[str, str]:
-        modules = {name: module for module, names in self.tables.items() for name in names}
+        modules: dict[str, str] = {}
+        for module, names in self.tables.items():
+            modules |= dict.fromkeys(names, module)
         for package in self.folders:
             folder = Path(__file__).parents[1].joinpath(*package.split("."))
             for path in sorted(folder.glob(f"[!_]*{self.suffix}.py")):
@@ -182,9 +193,7 @@ ONE_RUN_METHODS = Registry(
 )
 # The name of a kind, for `register`; the group of entry points is "lethe." plus this name.
 KINDS = {
-    registry.kind: registry
-    for registry in list(globals().values())
-    if isinstance(registry, Registry)
+    registry.kind: registry for registry in (*globals().values(),) if isinstance(registry, Registry)
 }
 
 

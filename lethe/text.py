@@ -37,15 +37,28 @@ def label(scorer: str | None) -> str:
 
 
 def number(value: float | None, digits: int = 3, side: Side | None = None) -> str:
+    """Return a number with ``digits`` decimals; one that is a bound of a ``side`` is rounded outward. None is a dash."""
     if value is None:
         return NONE
     return f"{rounded(value, digits, side):,}"
 
 
+def yes_or_no(value: float) -> str:
+    """Return a truth value, or a number that is 0 or 1, as a word."""
+    if value:
+        return "yes"
+    return "no"
+
+
 def queries(until: tuple[float, float]) -> str:
     """Return the number of queries for an even chance of a leak, as a range."""
-    first, last = (f"{n:,.0f}" if math.isfinite(n) else "never" for n in until)
-    return first if first == last else f"{first} to {last}"
+    ends = []
+    for n in until:
+        if math.isfinite(n):
+            ends.append(f"{n:,.0f}")
+        else:
+            ends.append("never")
+    return " to ".join(dict.fromkeys(ends))  # equal ends are written once
 
 
 def epsilon_statement(audit: OneRunAudit, result: MethodBound) -> str:
@@ -53,11 +66,9 @@ def epsilon_statement(audit: OneRunAudit, result: MethodBound) -> str:
     bound = audit.bound(result)
     if bound is None:
         return "no member of the family explains so few errors"
-    return (
-        "epsilon is infinite"
-        if result.infinite
-        else f"epsilon is {bound.relation} {bound.number()}"
-    )
+    if result.infinite:
+        return "epsilon is infinite"
+    return f"epsilon is {bound.relation} {bound.number()}"
 
 
 def share(value: float | None, side: Side | None = None) -> str:
@@ -67,37 +78,41 @@ def share(value: float | None, side: Side | None = None) -> str:
     whole = exact(value) * 100
     if side is None and 0 < 100 - whole < Decimal("0.0001"):
         return "> 99.9%"
-    if (rest := 100 - whole) < 50:
-        digits = 1 - rest.adjusted() if 0 < rest < Decimal("0.1") else 1
-        percent = rounded(whole, digits, side)
-        return as_percent(percent if digits == 1 else percent.normalize())
+    rest = 100 - whole
+    if 0 < rest < Decimal("0.1"):
+        digits = 1 - rest.adjusted()
+        return as_percent(rounded(whole, digits, side).normalize())
+    if rest < 50:
+        return as_percent(rounded(whole, 1, side))
     percent = two_digits(whole, side)
-    return as_percent(percent) if percent.adjusted() > -8 or not percent else f"{percent:.1e}%"
+    if percent and percent.adjusted() <= -8:
+        return f"{percent:.1e}%"
+    return as_percent(percent)
 
 
 def shares(lower: Bound, upper: Bound) -> tuple[str, str]:
     """Return both ends of a share; from 10% on, the lower one has a decimal where the upper one has."""
-    low = (
-        lower.percent()
-        if lower.value >= 0.1 and upper.value > 0.5
-        else share(lower.value, lower.side)
-    )
-    return low, share(upper.value, upper.side)
+    high = share(upper.value, upper.side)
+    if lower.value >= 0.1 and upper.value > 0.5:
+        return lower.percent(), high
+    return share(lower.value, lower.side), high
 
 
 def count(value: float | None) -> str:
-    return NONE if value is None else f"{value:,.0f}"
+    """Return a whole number with separators of thousands; None is a dash."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}"
 
 
 def listing(names: list[str]) -> str:
     """Return names as a list in words: "a, b and c"."""
-    return (
-        names[0]
-        if len(names) == 1
-        else f"{', '.join(names[:-1])} and {names[-1]}"
-        if names
-        else "none"
-    )
+    if not names:
+        return "none"
+    *first, last = names
+    if not first:
+        return last
+    return f"{', '.join(first)} and {last}"
 
 
 def upper_first(sentence: str) -> str:
@@ -110,4 +125,6 @@ def named(character: str) -> str | None:
         return None
     if character in VISIBLE:
         return VISIBLE[character]
-    return chr(0x2400 + ord(character)) if character < " " else f"U+{ord(character):04X}"
+    if character < " ":
+        return chr(0x2400 + ord(character))
+    return f"U+{ord(character):04X}"

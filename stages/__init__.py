@@ -63,6 +63,7 @@ def _tell_usage(run: Callable[..., None]) -> None:
 
 
 def named(section: str, entries: Mapping[str, T], name: str) -> T:
+    """Return the entry of this name; raise `BadValue` with the names that ``section`` of params.yaml has."""
     from lethe.errors import BadValue
 
     if name not in entries:

@@ -1,7 +1,10 @@
-"""Stage `attack@NAME`: one model under one attack, asked the forget questions after every budget."""
+"""Stage `attack@NAME`: one model under one attack, asked the forget questions after every budget; or under a population of
+attacks (`lethe.steps.population`).
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +14,7 @@ import pandas as pd
 
 from lethe.attacks.protocol import Knowledge
 from lethe.config import Params
-from lethe.config.measuring import Drawing
-from lethe.config.schema import Attack
+from lethe.config.schema import Attack, Population
 from lethe.io.artifacts import read_split
 from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, flat_numbers, write_json
 from lethe.io.tables import write_parquet
@@ -27,6 +29,7 @@ from lethe.sampling.tasks import table_of
 from lethe.scoring.table import score_answers
 from lethe.statistics.many_prompts import Point, band
 from lethe.statistics.streams import stream
+from lethe.steps import population
 from stages import entry, named
 
 if TYPE_CHECKING:
@@ -35,19 +38,23 @@ if TYPE_CHECKING:
 
 def run(settings: Params, root: Path, name: str) -> None:
     """Run one entry of ``attacks`` with each seed, new draws for every budget; write ``root/attacks/name``."""
-    prepare_torch()
     attack = named("attacks", settings.attacks, name)
-    tables = [
-        table.assign(seed=seed, budget=budget)
-        for seed in attack.seeds
-        for budget, table in _asked(settings, attack, root, seed)
-    ]
+    if isinstance(attack, Population):
+        population.run(name, attack, settings, root)
+        return
+    prepare_torch()
+    tables: list[pd.DataFrame] = []
+    for seed in attack.seeds:
+        for budget, scored in _asked(settings, attack, root, seed):
+            tables.append(scored.assign(seed=seed, budget=budget))
     answers = pd.concat(tables, ignore_index=True)
     counts = counts_of(answers)
+    sampled = answers[answers["sample"] >= 0]
     # of the answers that have a score
-    means = answers[answers["sample"] >= 0].groupby(["seed", "budget"])["score"].mean()
+    means = sampled.groupby(["seed", "budget"])["score"].mean()
     curve = band(counts, attack.alpha)
-    before, worst = curve[0], max(curve, key=lambda point: point.mean)
+    before = curve[0]
+    worst = max(curve, key=lambda point: point.mean)
     headline = {
         "kind": attack.after.kind,
         "scorer": attack.scorer,
@@ -64,7 +71,7 @@ def run(settings: Params, root: Path, name: str) -> None:
         "budget": MODEL_ATTACKS[attack.after.kind].budget,
         "n": attack.n,
         "seeds": attack.seeds,
-        "counts": [vars(one) for one in counts],
+        "counts": [dataclasses.asdict(count) for count in counts],
         "by_seed": means.reset_index(name="mean").to_dict("records"),
     }
     with atomic_folder(root / "attacks" / name) as folder:
@@ -89,7 +96,15 @@ def _write_rows(
         rows.add("audit", "number", "run", value, item=key)
     for point, counted in zip(curve, result["counts"], strict=True):
         ends = (point.lower, point.upper)
-        rows.add("audit", "attacked", "run", point.mean, *ends, at=point.budget, evidence=counted)
+        rows.add(
+            "audit",
+            "attacked",
+            "run",
+            point.mean,
+            *ends,
+            at=point.budget,
+            evidence=counted,
+        )
     rows.add("audit", "record", "run", evidence=result)
     table.write(table.place(root, "attack", name), rows.rows)
 
@@ -100,30 +115,37 @@ def _asked(
     """(budget, the scores of the answers) for the model as it is, with budget 0, and after each budget."""
     import torch
 
-    sample, scorer = settings.sample, settings.score.params.get(attack.scorer)
+    sample = settings.sample
+    params_of_scorer = {}
+    if attack.scorer in settings.score.params:
+        params_of_scorer[attack.scorer] = settings.score.params[attack.scorer]
     torch.manual_seed(seed)
     model, tokenizer = checkpoints.load(attack.path, "float32")
     encoder = Encoder(tokenizer, sample.prompt)
-    forget, retain = (read_split(split, root / "dataset") for split in ("forget", "retain"))
+    forget = read_split("forget", root / "dataset")
+    retain = read_split("retain", root / "dataset")
     knowledge = Knowledge(forget, retain, encoder, tokenizer.pad_token_id or 0)
     member = MODEL_ATTACKS[attack.after.kind](attack.after)
-    seen = {row["id"] for row in member.learned(knowledge, seed)}
-    rows = {row["id"]: row for row in forget if row["id"] not in seen}
+    learned = {row["id"] for row in member.learned(knowledge, seed)}
+    rows = {row["id"]: row for row in forget if row["id"] not in learned}
     prompts = [Prompt(key, encoder.prompt(row)) for key, row in rows.items()]
     # The answers of two training seeds are pooled, so their draws must not share a stream.
-    own = int(stream(sample.seed, "attack", seed).generate_state(1, np.uint64)[0])
+    seed_of_draws = int(stream(sample.seed, "attack", seed).generate_state(1, np.uint64)[0])
     drawing = Settings(
-        **{name: getattr(sample, name) for name in Drawing.model_fields}, n=attack.n, seed=own
+        temperature=sample.temperature,
+        top_p=sample.top_p,
+        top_k=sample.top_k,
+        max_new_tokens=sample.max_new_tokens,
+        n=attack.n,
+        seed=seed_of_draws,
     )
     options = Options(max_rows=sample.max_rows)
 
     def scores(changed: PreTrainedModel) -> pd.DataFrame:
         engine = open_engine("auto", InMemory(changed, tokenizer), options)
         drawn = {answer.prompt_id: answer for answer in engine.answer(prompts, drawing)}
-        table = table_of(drawn[prompt.prompt_id] for prompt in prompts)
-        scored = score_answers(
-            table, rows, [attack.scorer], {attack.scorer: scorer} if scorer else None
-        )
+        answers = table_of(drawn[prompt.prompt_id] for prompt in prompts)
+        scored = score_answers(answers, rows, [attack.scorer], params_of_scorer)
         return scored.rename(columns={attack.scorer: "score"})
 
     yield 0.0, scores(model)

@@ -11,13 +11,13 @@ from stages import entry, named
 
 
 def run(settings: Params, root: Path, name: str) -> None:
+    """Compute one entry of ``audits``; write ``root/audits/name``."""
     audit = named("audits", settings.audits, name)
     result = AUDITS[audit.kind].audit(audit)
     write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
     with atomic_folder(root / "audits" / name) as folder:
-        write_json(
-            folder / "result.json", {"schema": SCHEMA_VERSION, **result.headline, **result.details}
-        )
+        values = {"schema": SCHEMA_VERSION, **result.headline, **result.details}
+        write_json(folder / "result.json", values)
         for title, table in result.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
     write_rows("audit", name, result, root)

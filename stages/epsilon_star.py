@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from lethe.config import Params
-from lethe.config.measuring import SERVED, Model
-from lethe.config.schema import EpsilonStar
+from lethe.config.measuring import SERVED, ModelEntry
+from lethe.config.schema import EpsilonStarSettings
 from lethe.io.artifacts import read_split
 from lethe.io.files import atomic_folder
 from lethe.io.tables import write_parquet
@@ -27,19 +27,26 @@ LEAST = 2  # losses per side
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    measure(name, settings.models[name], settings.epsilon_star, settings.sample.prompt, root)
+    prompt = settings.asked(name).prompt
+    measure(name, settings.models[name], settings.epsilon_star, prompt, root)
 
 
-def measure(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path) -> None:
+def measure(
+    name: str,
+    model: ModelEntry,
+    settings: EpsilonStarSettings,
+    prompt: str,
+    root: Path,
+) -> None:
+    """Write the losses and the result of one model; without enough losses on a side, the reason why there is none."""
     dataset = root / "dataset"
-    there = (dataset / "heldout.jsonl").is_file()  # the held-out split is optional
-    rows = {
-        "forget": read_split("forget", dataset),
-        "heldout": read_split("heldout", dataset) if there else [],
-    }
-    forget, heldout = map(len, rows.values())
-    if model.path == SERVED or min(forget, heldout) < LEAST:
-        values = _not_computed(forget, heldout, model.path == SERVED)
+    rows = {"forget": read_split("forget", dataset), "heldout": []}
+    if (dataset / "heldout.jsonl").is_file():  # the held-out split is optional
+        rows["heldout"] = read_split("heldout", dataset)
+    n_forget = len(rows["forget"])
+    n_heldout = len(rows["heldout"])
+    if model.path == SERVED or min(n_forget, n_heldout) < LEAST:
+        values = _not_computed(n_forget, n_heldout, model.path == SERVED)
         write(name, root, values, None)
         with atomic_folder(root / "epsilon_star" / name):
             pass
@@ -47,34 +54,48 @@ def measure(name: str, model: Model, settings: EpsilonStar, prompt: str, root: P
         return
     prepare_torch()
     language_model, tokenizer = load(model.path)
-    losses = {
-        side: mean_losses(language_model, tokenizer, prompt, some, f"{name} {side}")
-        for side, some in rows.items()
-    }
+    losses: dict[str, np.ndarray] = {}
+    tables: list[pd.DataFrame] = []
+    for side, rows_of_side in rows.items():
+        label = f"{name} {side}"
+        losses[side] = mean_losses(language_model, tokenizer, prompt, rows_of_side, label)
+        tables.append(pd.DataFrame({"split": side, "loss": losses[side]}))
     result = measured(losses["forget"], losses["heldout"], settings)
     with atomic_folder(root / "epsilon_star" / name) as folder:
-        table = pd.concat(
-            [pd.DataFrame({"split": side, "loss": values}) for side, values in losses.items()]
-        )
-        write_parquet(folder / "losses.parquet", table)
+        write_parquet(folder / "losses.parquet", pd.concat(tables))
+    write(name, root, result.facts(), result.bound)
+    print(f"{name}: {_sentence(result)}")
+
+
+def _sentence(result: EpsilonStarAudit) -> str:
     bound = result.bound
-    write(name, root, result.facts(), bound)
-    estimate = rejected_fit(result.epsilon_star, result.fit.ks_p_values if result.fit else None)
-    print(
-        f"{name}: Epsilon* {bound.relation} {bound.number()} {bound.guarantee()} "
+    p_values = result.fit.ks_p_values if result.fit else None
+    estimate = rejected_fit(result.epsilon_star, p_values)
+    return (
+        f"Epsilon* {bound.relation} {bound.number()} {bound.guarantee()} "
         f"(delta {result.delta:.3g}, cut {result.cut or 'none'}); estimate "
         f"{estimate or format(result.epsilon_star, '.4g')} ({result.method})"
     )
 
 
 def write(name: str, root: Path, values: dict[str, object], bound: Bound | None) -> None:
-    rows, estimate = table.Rows(name), values.get("epsilon_star")
+    """Write Epsilon* of a model as a row of results, with ``values`` as its evidence."""
+    rows = table.Rows(name)
+    estimate = values.get("epsilon_star")
     number = float(estimate) if isinstance(estimate, (int, float)) else None
-    rows.add("model", "epsilon_star", "given answers", number, bound, evidence=values)
+    rows.add(
+        "model",
+        "epsilon_star",
+        "given answers",
+        number,
+        bound,
+        evidence=values,
+    )
     table.write(table.place(root, "epsilon_star", name), rows.rows)
 
 
 def _not_computed(forget: int, heldout: int, served: bool) -> dict[str, object]:
+    """The evidence of a model without Epsilon*: the numbers of rows, and a note why."""
     why = f"at least {LEAST} forget and {LEAST} held-out rows are needed, but the dataset has {forget} and {heldout}"
     if served:
         why = "a server does not state the likelihood of a given answer"
@@ -88,7 +109,9 @@ def _not_computed(forget: int, heldout: int, served: bool) -> dict[str, object]:
     }
 
 
-def measured(train: np.ndarray, population: np.ndarray, settings: EpsilonStar) -> EpsilonStarAudit:
+def measured(
+    train: np.ndarray, population: np.ndarray, settings: EpsilonStarSettings
+) -> EpsilonStarAudit:
     """Return Epsilon* and its lower bound; the forget set counts as a sample of members, not as all of them."""
     delta = recommended_delta(len(train)) if settings.delta is None else settings.delta
     return audit(

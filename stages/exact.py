@@ -8,10 +8,11 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
+    """Write ``root/results/exact/name.parquet``, the bounds of each question of one model."""
     step.run(
         name,
         settings.exact,
-        settings.sample,
+        settings.asked(name),
         settings.models[name],
         settings.score.keyword_match,
         root,

@@ -8,7 +8,8 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    step.run(name, settings.extract, settings.sample, settings.models[name], root)
+    """Write the rows of extraction of one model; without a section ``extract`` none."""
+    step.run(name, settings.extract, settings.asked(name), settings.models[name], root)
 
 
 main = entry(run, __name__)

@@ -15,6 +15,7 @@ from stages import entry, named
 
 
 def run(settings: Params, root: Path, name: str) -> None:
+    """Play one entry of ``games``; write ``root/games/name``."""
     result = play(name, named("games", settings.games, name))
     write(name, result, root)
     for sentence in result.sentences:
@@ -22,6 +23,7 @@ def run(settings: Params, root: Path, name: str) -> None:
 
 
 def play(name: str, settings: GameParams, run: Runner | None = None) -> AuditResult:
+    """Return the result of a game; ``run`` starts its repetitions, by default in this process."""
     try:
         return GAMES[settings.kind].play(settings, run=run)
     except BadParam as error:
@@ -29,12 +31,12 @@ def play(name: str, settings: GameParams, run: Runner | None = None) -> AuditRes
 
 
 def write(name: str, result: AuditResult, root: Path) -> None:
+    """Write the rows, the headline, the details and the tables of a game, and its page where it compares methods."""
     write_rows("game", name, result, root)
     write_json(root / "games" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
     with atomic_folder(root / "games" / name) as folder:
-        write_json(
-            folder / "details.json", {"schema": SCHEMA_VERSION, "name": name, **result.details}
-        )
+        details = {"schema": SCHEMA_VERSION, "name": name, **result.details}
+        write_json(folder / "details.json", details)
         for title, table in result.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
         if "methods" in result.details:

@@ -1,5 +1,6 @@
 """Stage `judge@NAME`: one judge's verdicts on the answers of every model, and its error on answers that a person labelled."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,68 +35,87 @@ def run(settings: Params, root: Path, name: str) -> None:
     chosen = settings.judges[name]
     judge: Judge = JUDGES[chosen.judge](chosen.params)
     store = VerdictStore(judge, FOLDER)
-    tables: list[tuple[str, str, pd.DataFrame, list[np.ndarray]]] = []
-    questions: list[AnsweredRow] = []
+    files: list[JudgedFile] = []
     for model in settings.models:
-        generations = root / "generations" / model
-        references = read_references(generations)
-        drawn_of = {
-            f"{split}.parquet": drawn
-            for split, drawn in Tables(generations, f"sample@{model}").items()
-        }
-        if (generations / SECOND).is_file():
-            drawn_of[SECOND] = read_table(generations / SECOND)
-        for file, drawn in drawn_of.items():
-            items = read_items(Path(file).stem, root)
-            places, asked = asked_of(drawn, items, references)
-            names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
-            tables.append((model, file, drawn[names].reset_index(drop=True), places))
-            questions += asked
-    distinct = distinct_answers(
-        judge, questions
-    )  # of all models together: equal answers are judged once
+        files += _drawn(root, model)
+    asked: list[AnsweredRow] = []
+    for answers in files:
+        asked += answers.asked
+    # of all models together: equal answers are judged once
+    distinct = distinct_answers(judge, asked)
     verdicts = iter(judged(judge, distinct, store, f"judge {name}"))
     columns = [name + ending for ending in chosen.endings]
-    counts, missing = 0, 0
+    n_answers = 0
+    n_missing = 0
     with atomic_folder(root / "judged" / name) as folder:
-        for model, file, table, places in tables:
-            values = np.full((len(table), len(columns)), np.nan)
-            for rows in places:
-                values[rows] = next(verdicts)
-            counts, missing = counts + len(values), missing + int(np.isnan(values[:, 0]).sum())
-            own = table.assign(**dict(zip(columns, values.T, strict=True)))
-            write_parquet(folder / model / file, own)
+        for answers in files:
+            values = np.full((len(answers.rows), len(columns)), np.nan)
+            for places in answers.places:
+                values[places] = next(verdicts)
+            n_answers += len(values)
+            n_missing += int(np.isnan(values[:, 0]).sum())
+            scored = answers.rows.assign(**dict(zip(columns, values.T, strict=True)))
+            write_parquet(folder / answers.model / answers.file, scored)
         about = {
             "schema": SCHEMA_VERSION,
             "judge": chosen.judge,
             "model": chosen.model,
             "identity": identity(judge),
             **judge.record(),
-            "answers": counts,
+            "answers": n_answers,
             "distinct": len(distinct.answers),
-            "missing": missing,
+            "missing": n_missing,
         }
-        if (labelled := filled(chosen.labelled)) is not None:
+        labelled = filled(chosen.labelled)
+        if labelled is not None:
             about |= _calibrate(judge, Path(labelled), folder / "calibration.csv", store)
         write_json(folder / "about.json", about)
     print(
-        f"{name}: {plural(counts, 'answer')}, {about['distinct']} distinct, {missing} without a verdict"
+        f"{name}: {plural(n_answers, 'answer')}, {about['distinct']} distinct, {n_missing} without a verdict"
     )
+
+
+@dataclass(frozen=True)
+class JudgedFile:
+    """One file of generations: its rows, what a judge is asked of each question, and the places of its rows."""
+
+    model: str
+    file: str
+    rows: pd.DataFrame  # prompt_id, sample and, where there is one, prompt
+    asked: list[AnsweredRow]
+    places: list[np.ndarray]
+
+
+def _drawn(root: Path, model: str) -> list[JudgedFile]:
+    """The answers of a model, a file a split, and those to a second prompt where there are some."""
+    generations = root / "generations" / model
+    references = read_references(generations)
+    table_of_file: dict[str, pd.DataFrame] = {}
+    for split, drawn in Tables(generations, f"sample@{model}").items():
+        table_of_file[f"{split}.parquet"] = drawn
+    if (generations / SECOND).is_file():
+        table_of_file[SECOND] = read_table(generations / SECOND)
+    files: list[JudgedFile] = []
+    for file, drawn in table_of_file.items():
+        items = read_items(Path(file).stem, root)
+        places, asked = asked_of(drawn, items, references)
+        names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
+        rows = drawn[names].reset_index(drop=True)
+        files.append(JudgedFile(model, file, rows, asked, places))
+    return files
 
 
 def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -> dict[str, object]:
+    """Judge what a person labelled, write both to ``place``, and return the counts and error rates."""
     answers = read_labelled(labelled)
-    verdicts = [
-        float(one[0, 0])
-        for one in judged(
-            judge, [AnsweredRow([own.text], own.item) for own in answers], store, "calibrate"
-        )
-    ]
-    labels = [own.label for own in answers]
+    asked = [AnsweredRow([answer.text], answer.item) for answer in answers]
+    verdicts: list[float] = []
+    for verdict in judged(judge, asked, store, "calibrate"):
+        verdicts.append(float(verdict[0, 0]))
+    labels = [answer.label for answer in answers]
     error = Calibration.of(labels, verdicts)
-    pd.DataFrame({"label": labels, "verdict": verdicts, "judge": identity(judge)}).to_csv(
-        place, index=False
-    )
+    compared = pd.DataFrame({"label": labels, "verdict": verdicts, "judge": identity(judge)})
+    compared.to_csv(place, index=False)
     print(
         f"labelled answers: sensitivity {error.sensitivity:.3f}, false positive rate {error.false_positive:.3f}"
     )

@@ -8,7 +8,8 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    step.run(name, settings.sample, settings.models[name], root)
+    """Write the likelihoods of the given answers under one model, a table a split."""
+    step.run(name, settings.asked(name), settings.models[name], root)
 
 
 main = entry(run, __name__)

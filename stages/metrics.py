@@ -8,6 +8,7 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
+    """Write ``root/results/metrics/name.parquet``, the bounded quantities of one model."""
     step.run(name, settings.metrics, root, settings.judges, settings.sample.truncated)
 
 

@@ -9,8 +9,12 @@ from stages import entry
 
 
 def run(settings: Params, root: Path) -> None:
+    """Write ``root/report``; the repository's own pipeline is then logged to MLflow."""
     step.run(settings, root)
-    if root == Path("data") and (logged := tracking.log_new()):
+    if root != Path("data"):
+        return
+    logged = tracking.log_new()
+    if logged:
         print(logged)
 
 

@@ -9,6 +9,7 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
+    """Write ``root/scores/name``, a table a split with a column a scorer."""
     step.run(name, settings.score, root, settings.judges, FOLDER)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lethe.config import Params
+from lethe.config.schema import Population
 from lethe.identity import Sources
 from lethe.io.files import Json, write_json
 from lethe.io.yaml import read_yaml
@@ -34,8 +35,15 @@ from stages import entry
 Members = dict[str, str]  # modules, each with the version of the package that it comes from
 # What a stage reads beside the keys that dvc.yaml lists: values that the settings compute of them.
 COMPUTED = {
-    "sample": ("sample.most", "sample.longest"),
-    "compare": ("report.retrains",),
+    "references": ("report.retrains", "sharing"),
+    "sample": ("sample.most", "sample.longest", "sample.at_first"),
+    # The tokenizer then never reads the secrets.
+    "train": ("train.models.${key}", "secrets_are_drawn"),
+    "unlearn": ("unlearn.methods.${key}",),
+    "likelihood": ("models.${key}.template",),
+    "twins": ("models.${key}.template",),
+    "epsilon_star": ("models.${key}.template",),
+    "compare": ("report.retrains", "sharing", "sample.most", "metrics.utility_scorer"),
 }
 NAMES = "lethe.results.quantities"  # no closure has it; these two stages write what it names
 WITH_NAMES = ("metrics", "report")
@@ -65,7 +73,13 @@ def keys_of(root: Path) -> dict[str, list[str]]:
     return keys_of_stage
 
 
-def identity(sources: Sources, settings: Params, stage: str, name: str, keys: list[str]) -> str:
+def identity(
+    sources: Sources,
+    settings: Params,
+    stage: str,
+    name: str,
+    keys: list[str],
+) -> str:
     """Return the identity of one entry of a stage."""
     modules = filter(sources.place, modules_of(settings, stage, name))
     versions = sorted(members(settings, stage, name).values())
@@ -86,29 +100,37 @@ def members(settings: Params, stage: str, name: str) -> Members:
 
 def values_of(settings: Params, name: str, keys: list[str]) -> dict[str, Json]:
     """Return the values of keys such as ``models.${key}`` for one entry."""
-    of_entry = [key.replace("${key}", name) for key in keys]
-    return {key: _at(settings, key) for key in of_entry}
+    values: dict[str, Json] = {}
+    for key in keys:
+        of_entry = key.replace("${key}", name)
+        values[of_entry] = _at(settings, of_entry)
+    return values
 
 
 def _prepare(settings: Params, name: str) -> Members:
+    """The dataset that the settings name."""
     return DATASETS.modules(settings.data.kind)
 
 
 def _unlearn(settings: Params, name: str) -> Members:
+    """The method of one entry."""
     return METHODS.modules(settings.unlearn.methods[name].loss)
 
 
 def _sample(settings: Params, name: str) -> Members:
-    if settings.sample.stop != "sequential":
+    """Every engine, as the machine chooses, and the scorer by which the rule of stopping decides."""
+    if settings.sample.stop == "fixed":
         return ENGINES.modules()
-    return ENGINES.modules() | _scorer(settings.sample.sequential.scorer)
+    return ENGINES.modules() | _scorer(settings.metrics.binary or "")
 
 
 def _judge(settings: Params, name: str) -> Members:
+    """The judge of one entry."""
     return JUDGES.modules(settings.judges[name].judge)
 
 
 def _score(settings: Params, name: str) -> Members:
+    """Every likelihood, and the scorers that the settings name."""
     modules = LIKELIHOODS.modules()
     for scorer in settings.score.names:
         modules |= _scorer(scorer)
@@ -116,6 +138,7 @@ def _score(settings: Params, name: str) -> Members:
 
 
 def _exact(settings: Params, name: str) -> Members:
+    """The scorer of the answer trees; none where they are off."""
     return {} if settings.exact is None else _scorer(settings.exact.scorer)
 
 
@@ -130,12 +153,17 @@ def _metrics(settings: Params, name: str) -> Members:
 
 
 def _attack(settings: Params, name: str) -> Members:
+    """Every engine, the attack and the scorer of its answers."""
     attack = settings.attacks[name]
-    attacking = MODEL_ATTACKS.modules(attack.after.kind)
+    if isinstance(attack, Population):
+        attacking = MODEL_ATTACKS.modules(*attack.population.kinds)
+    else:
+        attacking = MODEL_ATTACKS.modules(attack.after.kind)
     return ENGINES.modules() | attacking | _scorer(attack.scorer)
 
 
 def _audit(settings: Params, name: str) -> Members:
+    """The audit, and every method of the one-run audit."""
     return AUDITS.modules(settings.audits[name].kind) | ONE_RUN_METHODS.modules()
 
 
@@ -143,16 +171,19 @@ def _game(settings: Params, name: str) -> Members:
     """The game, its attacks, and the dataset, methods and scorer that the entry names."""
     game = settings.games[name]
     modules = GAMES.modules(game.kind) | TEXT_ATTACKS.modules() | ENGINES.modules()
-    if (data := getattr(game, "data", None)) is not None:
+    data = getattr(game, "data", None)
+    if data is not None:
         modules |= DATASETS.modules(data.kind)
     for method in getattr(game, "methods", {}).values():
         modules |= METHODS.modules(method.loss)
-    if (leakage := getattr(game, "leakage", None)) is not None:
+    leakage = getattr(game, "leakage", None)
+    if leakage is not None:
         modules |= _scorer(leakage.scorer)
     return modules
 
 
 def _scorer(name: str) -> Members:
+    """The module of a scorer, which may be a judge."""
     registry: Registry = JUDGES if name in JUDGES else SCORERS
     return registry.modules(name)
 
@@ -173,8 +204,11 @@ MEMBERS: dict[str, Callable[[Params, str], Members]] = {
 
 
 def _stages(root: Path) -> dict[str, Json]:
-    stages: Json = read_yaml(root / "dvc.yaml")["stages"]
-    return {stage: definition for stage, definition in stages.items() if stage != "sources"}
+    """The stages of dvc.yaml by name, without `sources` itself."""
+    listed: Json = read_yaml(root / "dvc.yaml")["stages"]
+    stages: dict[str, Json] = dict(listed)
+    stages.pop("sources", None)
+    return stages
 
 
 def _at(settings: Params, key: str) -> Json:
@@ -188,17 +222,23 @@ def _at(settings: Params, key: str) -> Json:
 def check_models(settings: Params) -> None:
     """Refuse an adapter that no stage makes and whose base DVC does not track with it."""
     made = {f"data/models/{name}" for name in (*settings.train.models, *settings.unlearn.methods)}
-    places = {"train.recipe.start_from": settings.train.recipe.start_from}
-    places["unlearn.recipe.start_from"] = settings.unlearn.recipe.start_from
-    places |= {f"judges.{name}.model": judge.model for name, judge in settings.judges.items()}
-    places |= {f"attacks.{name}.path": attack.path for name, attack in settings.attacks.items()}
-    places |= {f"models.{name}.path": model.path for name, model in settings.models.items()}
+    places = {
+        "train.recipe.start_from": settings.train.recipe.start_from,
+        "unlearn.recipe.start_from": settings.unlearn.recipe.start_from,
+    }
+    for name, judge in settings.judges.items():
+        places[f"judges.{name}.model"] = judge.model
+    for name, attack in settings.attacks.items():
+        places[f"attacks.{name}.path"] = attack.path
+    for name, model in settings.models.items():
+        places[f"models.{name}.path"] = model.path
     for key, path in places.items():
         if path is not None and os.path.normpath(path) not in made:
             check_tracked(Path(path), key)
 
 
 def run(settings: Params, root: Path) -> None:
+    """Write ``root/sources.json``, after a look at the models that no stage makes."""
     check_models(settings)
     write_json(root / "sources.json", identities(Path.cwd(), settings))
 

@@ -16,12 +16,21 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    recipe, method = settings.unlearn.recipe, settings.unlearn.methods[name]
+    """Unlearn by one entry of ``unlearn.methods``; write ``root/models/name``."""
+    recipe = settings.unlearn.recipe
+    method = settings.unlearn.methods[name]
     if not in_processes(recipe.compute, "stages.unlearn", name):
         forget(name, recipe, method, settings.train.recipe.prompt, root)
 
 
-def forget(name: str, recipe: UnlearnRecipe, method: MethodParams, prompt: str, root: Path) -> None:
+def forget(
+    name: str,
+    recipe: UnlearnRecipe,
+    method: MethodParams,
+    prompt: str,
+    root: Path,
+) -> None:
+    """Unlearn in this process, one of several under distributed training; ``prompt`` is that of the questions."""
     import torch
 
     seed = recipe.seed if method.seed is None else method.seed
@@ -29,20 +38,39 @@ def forget(name: str, recipe: UnlearnRecipe, method: MethodParams, prompt: str, 
     torch.manual_seed(seed)
     # The weights and the optimiser stay float32, whatever the format of the passes.
     model, tokenizer = checkpoints.load(recipe.start_from, "float32")
-    encoder, padding = Encoder(tokenizer, prompt), tokenizer.pad_token_id or 0
-    rows = [read_split(split, root / "dataset") for split in ("forget", "retain")]
-    learned, retain = ([encoder.example(row) for row in split] for split in rows)
-    second = second_answers(method, rows[0], Before(model, encoder, seed))
+    encoder = Encoder(tokenizer, prompt)
+    padding = tokenizer.pad_token_id or 0
+    forget_rows = read_split("forget", root / "dataset")
+    retain_rows = read_split("retain", root / "dataset")
+    learned = [encoder.example(row) for row in forget_rows]
+    retain = [encoder.example(row) for row in retain_rows]
+    second = second_answers(method, forget_rows, Before(model, encoder, seed))
     model = adapted(model, recipe.compute.lora, seed)
-    watched = {"forget": learned[: recipe.watch], "retain": retain[: recipe.watch]}
-    watch = Watch(watched, padding) if recipe.watch else None
+    watch = None
+    if recipe.watch:
+        watched = {"forget": learned[: recipe.watch], "retain": retain[: recipe.watch]}
+        watch = Watch(watched, padding)
     history = unlearn(
-        model, learned, retain, recipe, method, padding, f"unlearn {name}", second, watch
+        model,
+        learned,
+        retain,
+        recipe,
+        method,
+        padding,
+        f"unlearn {name}",
+        second,
+        watch,
     )
     if Team().rank:
         return
+    records = watch.records if watch else None
     checkpoints.save_trained(
-        root, name, model, tokenizer, history, watch.records if watch else None
+        root,
+        name,
+        model,
+        tokenizer,
+        history,
+        records,
     )
     print(f"{name}: {plural(len(history), 'step')}, last loss {history[-1]['loss']:.4f}")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lethe.cli.generate import JsonFlag, print_json, print_table
-from lethe.errors import BadValue, LetheError, check, plural
+from lethe.errors import BadValue, check
 from lethe.io.files import Json
 
 PRESETS = Path(__file__).parent / "presets"
@@ -86,16 +86,11 @@ def game(
     note = "No intervals: one model per split."
     if ends:
         note = f"ci_low to ci_high: {ends[0].guarantee()}, for each method by itself ({ends[0].method})."
-    rows = [
-        [
-            name,
-            one.quality.value,
-            *(one.quality.bounds() or (None, None)),
-            one.quality.attack,
-            one.mia_score,
-        ]
-        for name, one in methods.items()
-    ]
+    rows = []
+    for method, values in methods.items():
+        quality = values.quality
+        low, high = quality.bounds() or (None, None)
+        rows.append([method, quality.value, low, high, quality.attack, values.mia_score])
     columns = ["method", "quality", "ci_low", "ci_high", "attack", "mia_score"]
     whole = f"The whole result: data/games/{name}/index.html"
     print_table(f"Unlearning quality: {name}", columns, rows, [note, whole])
@@ -180,7 +175,15 @@ def simulation(
             "At delta = 0 it is infinite for any gap but 0.",
         )
     of_sizes = sorted(set(sizes or (1_000, 10_000, 100_000)))
-    cells, result = draw(runs, of_sizes, delta, components, seed, out, keep=keep)
+    cells, result = draw(
+        runs,
+        of_sizes,
+        delta,
+        components,
+        seed,
+        out,
+        keep=keep,
+    )
     if as_json:
         print_json(result)
     else:
@@ -248,6 +251,33 @@ def theorems(
             print_table(name, ["number", "value"], numbers)
     if as_json:
         print_json(results)
+
+
+def demonstration(
+    root: Annotated[Path, typer.Option(help="The folder of the finished run.")] = Path("."),
+    keep: KeepFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Read from a finished `lethe run` what the probabilistic paper claims of its tables and figures.
+
+    Nothing is drawn or trained: the models are those of params.yaml, small and from one seed.
+
+    Example: `lethe study demonstration`
+    """
+    from studies.demonstration import study
+
+    values = study(root, keep=keep)
+    if as_json:
+        print_json(values)
+        return
+    columns = ["model", "greedy", "mean", "deviation", "ED", "leaks, greedy", "leaks, sampled"]
+    rows = []
+    for row in values["models"]:
+        means = [row[key]["mean"] for key in ("mean", "deviation", "ED")]
+        leaks = [row[f"questions with a {kind} leak"] for kind in ("greedy", "sampled")]
+        rows.append([row["model"], row["greedy"], *means, *leaks])
+    note = "leaks: forget questions with a leak. `lethe study papers` says what the claims come to."
+    print_table("The forget questions of this run", columns, rows, [note])
 
 
 def tofu_table(
@@ -334,6 +364,60 @@ def harry_potter(
         print_json({"done": done})
 
 
+def canaries(
+    model: Annotated[
+        Path, typer.Option(help="The pretrained model's folder, SmolLM2-135M-Instruct.")
+    ] = Path("data/models/smollm2-135m-instruct"),
+    work: Annotated[Path, typer.Option(help="The folder of models, which may be lost.")] = Path(
+        "data/studies/twins-canaries"
+    ),
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many steps. [default: all]")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write what came out here, as docs/twins-canaries.md.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Write the picture of the page here.")] = None,
+    keep: KeepFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fine-tune a real model on drawn canaries, unlearn them, and ask what trace is left, also after attacks.
+
+    A step makes and measures one model, and writes an outcome of its own. The next start skips the steps that have one.
+
+    Example: `lethe study twins-canaries --keep --steps 1`
+    """
+    from lethe.io.files import make_folder, write_text
+    from studies.canaries.design import read_design
+    from studies.canaries.page import draw
+    from studies.canaries.page import page as page_of
+    from studies.canaries.work import Place, read_outcomes, run
+
+    if page or figure:
+        outcomes = read_outcomes(keep)
+        picture = figure or Path("data/studies/twins-canaries.png")
+        make_folder(picture.parent)
+        draw(read_design(), outcomes, picture)
+        if page:
+            write_text(page, page_of(read_design(), outcomes, picture.name))
+        return
+    done = run(read_design(), Place(model.absolute(), work.absolute()), keep, steps)
+    if as_json:
+        print_json({"done": done})
+
+
+def _show_page(text: str, document: Json, write: Path | None, as_json: bool) -> None:
+    """Write a page of docs/ to ``write``; without it print the page, or with ``as_json`` its numbers."""
+    from lethe.io.files import write_text
+
+    if write:
+        write_text(write, text)
+    if as_json:
+        print_json(document)
+    elif not write:
+        typer.echo(text)
+
+
 def papers(
     write: Annotated[
         Path | None, typer.Option(help="Write the page here, as docs/papers.md.")
@@ -344,77 +428,25 @@ def papers(
 
     Example: `lethe study papers --write docs/papers.md`
     """
-    from lethe.io.files import write_text
     from studies.papers import as_json as as_plain
     from studies.papers import page, read
 
     tables = read()
-    text = page(tables)
-    if write:
-        write_text(write, text)
-    if as_json:
-        print_json(as_plain(tables))
-    elif not write:
-        typer.echo(text)
+    _show_page(page(tables), as_plain(tables), write, as_json)
 
 
-def seeds(
-    count: Annotated[int, typer.Option(min=1, help="Number of seeds: 0 to COUNT - 1.")] = 5,
-    set_: Changes = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Stages at once. Default: as many as cores.")
+def numbers(
+    write: Annotated[
+        Path | None, typer.Option(help="Write the page here, as docs/numbers.md.")
     ] = None,
-    summary: Annotated[
-        bool, typer.Option("--summary", help="Run nothing; summarise the finished seeds.")
-    ] = False,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the tables as Markdown.")
-    ] = False,
-    keep: KeepFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run the pipeline once per seed, and print the median and the range of each number over the seeds.
+    """List every number by its name: what it is, its paper, its direction, and whether it has a guarantee.
 
-    Seed 0 is params.yaml as it is; seed i adds 10 i to data.seed, train.recipe.seed, unlearn.recipe.seed and sample.seed.
-    Each seed has a folder in .lethe/seeds, and params.yaml stays as it is. A second call continues an interrupted one.
-
-    Example: `lethe study seeds --count 5 -S exact=null`
+    Example: `lethe study numbers --write docs/numbers.md`
     """
-    from flows import workspace
-    from flows.server import require, temporary_server
-    from lethe.config.load import parse
-    from studies import outcome
+    from studies.numbers import as_json as as_plain
+    from studies.numbers import page, read
 
-    root = Path.cwd()
-    common = list(map(parse, set_ or []))
-    workspace.prepare(root)
-    failed: dict[str, str] = {}
-    with temporary_server(root):
-        from studies import seeds as study
-
-        chosen = study.points(root, count)
-        if not summary:
-            require()
-            with workspace.only_run(root / study.FOLDER):
-                failed = study.run_seeds(root, chosen, jobs, common)
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-    error = LetheError(
-        f"{len(failed)} of {plural(count, 'seed')} failed. {reasons}. `lethe study seeds` continues with what is left."
-    )
-    if len(failed) == count:
-        raise error
-    result = study.read_seeds(root, chosen)
-    kept = {key: value for key, value in result.items() if key != "bounds"}
-    changes = "".join(f" -S {change}" for change in set_ or [])
-    command = f"lethe study seeds --count {count}{changes}"
-    outcome.Study("seeds", command, range(count), {"changes": list(set_ or [])}, keep).finish(kept)
-    if as_json:
-        bounds = {key: bound.guarantee_dict() for key, bound in result["bounds"].items()}
-        print_json({**result, "failed": failed, "bounds": bounds})
-    for table in [] if as_json else [study.model_table(result, count), study.claim_table(result)]:
-        if markdown:
-            typer.echo(study.as_markdown(*table))
-        else:
-            print_table(*table)
-    if failed:
-        raise error
+    tables = read()
+    _show_page(page(tables), as_plain(tables), write, as_json)

@@ -14,7 +14,7 @@ import numpy as np
 from lethe import config
 from lethe.config.fields import Count, Section, Share
 from lethe.config.load import changed_document, read_preset
-from lethe.config.measuring import Model
+from lethe.config.measuring import ModelEntry
 from lethe.config.schema import Params
 from lethe.data.rows import load_splits
 from lethe.errors import BadInput
@@ -22,9 +22,9 @@ from lethe.instruction_set import in_use
 from lethe.io.artifacts import write_splits
 from lethe.io.files import Json
 from lethe.models import checkpoints
-from lethe.progress import tell
 from lethe.results.table import Result
-from studies import outcome
+from studies.steps import Outcomes, Steps
+from studies.steps import read_outcomes as of_steps
 from studies.tofu_table.design import PRESETS, ROOT
 from studies.tofu_table.work import drawn, measured
 
@@ -42,13 +42,22 @@ class Design(Section):
     settings: dict[str, object]
 
     @property
-    def steps(self) -> list[str]:
-        blocks = -(-self.questions // self.block)
-        return [*(f"block-{number}" for number in range(1, blocks + 1)), WHOLE]
+    def steps(self) -> list["Step"]:
+        firsts = range(0, self.questions, self.block)
+        blocks = [Step(f"block-{number}", first) for number, first in enumerate(firsts, start=1)]
+        return [*blocks, Step(WHOLE)]
 
     def params(self, data: Path) -> Params:
         changes = {**self.settings, "data.source": str(data), "sample.n": self.answers}
         return config.validate(changed_document(changes.items(), ROOT / config.FILE), NAME)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A block of questions from the place ``first``; None where all blocks are joined."""
+
+    name: str
+    first: int | None = None
 
 
 def read_design() -> Design:
@@ -66,30 +75,24 @@ class Place:
 
 def run(design: Design, place: Place, keep: bool, limit: int | None = None) -> list[str]:
     """Do the steps that have no outcome yet, at most ``limit`` of them, and return their names."""
-    done: list[str] = []
-    for step in design.steps:
-        outcomes = read_outcomes(keep)
-        if step in outcomes or len(done) == limit:
-            continue
-        tell(f"{NAME}: {step}")
-        params = design.params(place.data)
-        study = outcome.Study(
-            f"{NAME}/{step}", f"lethe study {NAME}", [params.sample.seed], {"preset": NAME}, keep
-        )
-        values = whole(design, outcomes) if step == WHOLE else _asked(design, place, step)
-        study.finish(values)
-        done.append(step)
-    return done
+
+    def work(step: Step, outcomes: Outcomes) -> dict[str, Json]:
+        if step.first is None:
+            return whole(design, outcomes)
+        return _asked(design, place, step.name, step.first)
+
+    seeds = [design.params(place.data).sample.seed]
+    study = Steps(NAME, listed=lambda _: design.steps, seeds=lambda _: seeds, work=work)
+    return study.run(keep, limit)
 
 
 def read_outcomes(keep: bool) -> dict[str, Mapping[str, Json]]:
     """The values of the steps that are done, by their names."""
-    folder: Path = (outcome.FOLDER if keep else outcome.ELSEWHERE.absolute()) / NAME
-    return {path.stem: outcome.read(path)["values"] for path in sorted(folder.glob("*.json"))}
+    return of_steps(NAME, keep)
 
 
-def _asked(design: Design, place: Place, step: str) -> dict[str, Json]:
-    """Draw, score and measure the answers to one block of questions."""
+def _asked(design: Design, place: Place, step: str, first: int) -> dict[str, Json]:
+    """Draw, score and measure the answers to one block of questions, from the place ``first``."""
     began = time.monotonic()
     params = design.params(place.data)
     rows = load_splits(params.data)["forget"]
@@ -97,14 +100,13 @@ def _asked(design: Design, place: Place, step: str) -> dict[str, Json]:
         raise BadInput(
             f"{place.data} holds {len(rows)} questions, and the design {design.questions}."
         )
-    first = design.steps.index(step) * design.block
     root = Path(step)
     place.work.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(place.work):
         write_splits(
             {"forget": rows[first : first + design.block]}, "harry_potter", root / "dataset"
         )
-        drawn("model", params, Model(path=str(place.model)), root)
+        drawn("model", params, ModelEntry(path=str(place.model)), root)
         values = measured("model", root, "metrics")
     return {
         **values,
@@ -114,11 +116,12 @@ def _asked(design: Design, place: Place, step: str) -> dict[str, Json]:
     }
 
 
-def whole(design: Design, outcomes: Mapping[str, Mapping[str, Json]]) -> dict[str, Json]:
+def whole(design: Design, outcomes: Outcomes) -> dict[str, Json]:
     """The share of all questions whose M_bin is above the threshold, and how many leak by greedy decoding and by sampling."""
     rows = []
-    for step in design.steps[:-1]:
-        rows += [Result(**row) for row in outcomes[step]["rows"]]
+    blocks = [step.name for step in design.steps if step.first is not None]
+    for block in blocks:
+        rows += [Result(**row) for row in outcomes[block]["rows"]]
     sampled = [row for row in rows if (row.quantity, row.basis) == ("leak", "sampled")]
     greedy = [row for row in rows if (row.quantity, row.basis) == ("leak", "greedy")]
     greedy_leaks = np.array([row.estimate for row in greedy], dtype=np.float64)
@@ -130,5 +133,5 @@ def whole(design: Design, outcomes: Mapping[str, Mapping[str, Json]]) -> dict[st
         "share of M_bin above": float(np.mean(bounds > design.above)),
         "share with a sampled leak": float(np.mean(shares > 0)),
         "share with a greedy leak": float(np.mean(greedy_leaks)),
-        "models": sorted({outcomes[step]["model"] for step in design.steps[:-1]}),
+        "models": sorted({outcomes[block]["model"] for block in blocks}),
     }

@@ -65,7 +65,14 @@ def write(
 def commit_of_checkout() -> str:
     """Return the commit of the checkout; with -dirty where its code has changes that no commit holds."""
     root = Path(__file__).parents[1]
-    described = git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*", root=root)
+    described = git(
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=12",
+        "--exclude=*",
+        root=root,
+    )
     return described or "no repository"
 
 

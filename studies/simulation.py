@@ -18,20 +18,16 @@ from lethe.statistics.two_sample import ks_test
 from studies import outcome
 
 GAPS = (0, 1, 2, 3)
-SHAPE, SCALE = (
-    2.0,
-    5.0,
-)  # training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5)
-EMPIRICAL_CUT = (
-    1e-3  # the paper's cut for empirical values; the paper cuts parametric values at delta
-)
+# Training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5).
+SHAPE = 2.0
+SCALE = 5.0
+# The paper's cut for empirical values; the paper cuts parametric values at delta.
+EMPIRICAL_CUT = 1e-3
 THRESHOLDS_PER_TAIL = 20_000  # thresholds per tail in the search for the true supremum
 LEAST_RATE = 1e-9  # Fig. 3 omits rates below this
 MOST_FITTED = 4_000  # losses per mixture fit for Fig. 6
-APART, DRAWN_LOSSES = (
-    3.0,
-    100_000,
-)  # Fig. 3: the distance of the two normal laws, and the size of its samples
+APART = 3.0  # Fig. 3: the distance of the two normal laws
+DRAWN_LOSSES = 100_000  # Fig. 3: in a sample
 
 # The paper shows the first two. The next two are the same without a cut; the last is a bound with a guarantee.
 ESTIMATES = (
@@ -60,11 +56,9 @@ class Simulated:
     def sd(self, estimate: str) -> float:
         """Standard deviation over the runs (divisor runs - 1; NaN for one run)."""
         values = self.values[estimate]
-        return (
-            float(values.std(ddof=1))
-            if len(values) > 1 and np.isfinite(values).all()
-            else float("nan")
-        )
+        if len(values) < 2 or not np.isfinite(values).all():
+            return float("nan")
+        return float(values.std(ddof=1))
 
     def as_json(self) -> dict[str, object]:
         truth = {"n": self.n, "gap": self.gap, "truth": self.truth, "truth_cut": self.truth_cut}
@@ -72,14 +66,22 @@ class Simulated:
         return truth | {"estimates": estimates}
 
 
-def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simulated:
+def simulate(
+    gap: float,
+    n: int,
+    delta: float,
+    runs: int,
+    seed: int = 0,
+) -> Simulated:
     if runs < 1:
         raise BadValue("runs", runs, "at least 1")
-    truth, truth_cut = gamma_epsilon_star(gap, delta), gamma_epsilon_star(gap, delta, cut=delta)
+    truth = gamma_epsilon_star(gap, delta)
+    truth_cut = gamma_epsilon_star(gap, delta, cut=delta)
     values = []
     for run in range(runs):
         rng = np.random.default_rng([seed, round(gap * 1000), n, run])
-        train, population = rng.gamma(SHAPE, SCALE, n), rng.gamma(SHAPE + gap, SCALE, n)
+        train = rng.gamma(SHAPE, SCALE, n)
+        population = rng.gamma(SHAPE + gap, SCALE, n)
         results: tuple[ratios.EpsilonStar | ratios.LowerBound, ...] = (
             ratios.empirical_epsilon_star(train, population, delta, EMPIRICAL_CUT),
             parametric_epsilon_star(train, population, delta, delta),
@@ -89,7 +91,12 @@ def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simu
         )
         values.append([result.value for result in results])
     return Simulated(
-        gap, n, delta, truth, truth_cut, dict(zip(ESTIMATES, np.array(values).T, strict=True))
+        gap,
+        n,
+        delta,
+        truth,
+        truth_cut,
+        dict(zip(ESTIMATES, np.array(values).T, strict=True)),
     )
 
 
@@ -101,16 +108,19 @@ def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> fl
     cut = ratios.checked_cut(cut)
     shapes = (SHAPE, SHAPE + gap)
     tails = np.geomspace(delta / 10, 0.5, THRESHOLDS_PER_TAIL)
-    x = np.concatenate(
-        [inverse(shape, tails) for shape in shapes for inverse in (gammaincinv, gammainccinv)]
-    )
+    quantiles = []
+    for shape in shapes:
+        quantiles.append(gammaincinv(shape, tails))
+        quantiles.append(gammainccinv(shape, tails))
+    x = np.concatenate(quantiles)
     if cut is not None:
         low = max(gammaincinv(shape, cut) for shape in shapes)
         high = min(gammainccinv(shape, cut) for shape in shapes)
-        x = np.concatenate([[low, high], x[(x > low) & (x < high)]]) if low <= high else np.empty(0)
-    if not x.size:
-        return float("nan")
-    train, population = ((gammainc(shape, x), gammaincc(shape, x)) for shape in shapes)
+        if low > high:
+            return float("nan")
+        x = np.concatenate([[low, high], x[(x > low) & (x < high)]])
+    train = (gammainc(SHAPE, x), gammaincc(SHAPE, x))
+    population = (gammainc(SHAPE + gap, x), gammaincc(SHAPE + gap, x))
     return ratios.largest(ratios.log_ratios(train, population, delta))[0]
 
 
@@ -120,11 +130,13 @@ Curves = tuple[np.ndarray, np.ndarray]
 
 def ratio_curves(delta: float, seed: int) -> tuple[Curves, Curves]:
     """The first two ratios of two normal laws over all thresholds: the true curves, and those of samples (Fig. 3)."""
-    mean, n = APART, DRAWN_LOSSES
+    mean = APART
+    n = DRAWN_LOSSES
     q = np.linspace(-8, mean + 8, 4001)
     rng = np.random.default_rng(seed)
     _, below_train, below_population = ratios.counts(rng.normal(size=n), rng.normal(mean, size=n))
-    train, population = ((np.exp(log_ndtr(q - m)), np.exp(log_ndtr(m - q))) for m in (0.0, mean))
+    train = (np.exp(log_ndtr(q)), np.exp(log_ndtr(-q)))
+    population = (np.exp(log_ndtr(q - mean)), np.exp(log_ndtr(mean - q)))
     drawn = ratios.shares(below_train, n), ratios.shares(below_population, n)
     return _curves(train, population, delta), _curves(*drawn, delta)
 
@@ -141,18 +153,19 @@ def fit_p_values(
 ) -> np.ndarray:
     """Fig. 6: (components, sizes) p-values of the KS test of fit, on that many values set aside and as many fresh draws."""
     rng = np.random.default_rng(seed)
-    mixed, aside = rng.permutation(np.asarray(values, float)), max(sizes)
+    mixed = rng.permutation(np.asarray(values, float))
+    aside = max(sizes)
     if len(mixed) - aside < max(components):
         raise BadValue(
             "losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside"
         )
     mixtures = [fit_mixture(mixed[aside : aside + MOST_FITTED], count) for count in components]
-    return np.array(
-        [
-            [ks_test(mixed[:size], mixture.sample(size, rng)).p_value for size in sizes]
-            for mixture in mixtures
-        ]
-    )
+    p_values = np.empty((len(components), len(sizes)))
+    for place, mixture in enumerate(mixtures):
+        for column, size in enumerate(sizes):
+            fresh = mixture.sample(size, rng)
+            p_values[place, column] = ks_test(mixed[:size], fresh).p_value
+    return p_values
 
 
 DRAWN = ESTIMATES[:2]  # the paper's own estimates
@@ -164,9 +177,8 @@ def draw_ratios(path: Path, laws: Curves, drawn: Curves) -> None:
     """Fig. 3: the first two ratios along the thresholds; of the laws and of samples."""
     with picture(path, 6.4, 2.6, ncols=2, sharey=True) as (_, grid):
         names = ("(TPR − δ) / FPR", "(TNR − δ) / FNR")
-        for side, (x, ratios), title in zip(
-            grid[0], (laws, drawn), ("(a) the laws", "(b) samples"), strict=True
-        ):
+        titles = ("(a) the laws", "(b) samples")
+        for side, (x, ratios), title in zip(grid[0], (laws, drawn), titles, strict=True):
             for ratio, colour, name in zip(ratios, COLOURS, names, strict=False):
                 there = np.isfinite(ratio) & (ratio > 0)
                 side.plot(x[there], ratio[there], color=colour, label=name)
@@ -195,18 +207,23 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
     sizes = sorted({cell.n for cell in cells})
     with picture(path, 2.5 * len(sizes), 2.8, ncols=len(sizes), sharey=True) as (_, grid):
         for axes, n in zip(grid[0], sizes, strict=True):
-            row = sorted((cell for cell in cells if cell.n == n), key=lambda cell: cell.gap)
+            of_size = [cell for cell in cells if cell.n == n]
+            row = sorted(of_size, key=lambda cell: cell.gap)
             gaps = [cell.gap for cell in row]
-            for key, line, label in (
-                ("truth", "-", "truth"),
-                ("truth_cut", "--", "truth, cut delta"),
-            ):
-                axes.plot(
-                    gaps, [getattr(cell, key) for cell in row], line, color="#1c1d1f", label=label
-                )
+            truths = [cell.truth for cell in row]
+            axes.plot(gaps, truths, "-", color="#1c1d1f", label="truth")
+            truths_cut = [cell.truth_cut for cell in row]
+            axes.plot(gaps, truths_cut, "--", color="#1c1d1f", label="truth, cut delta")
             _bars(axes, gaps, row)
             means = [cell.mean(CERTIFIED) for cell in row]
-            axes.plot(gaps, means, color=COLOURS[2], marker="_", linestyle=":", label=CERTIFIED)
+            axes.plot(
+                gaps,
+                means,
+                color=COLOURS[2],
+                marker="_",
+                linestyle=":",
+                label=CERTIFIED,
+            )
             axes.set(title=f"n = {n:,}", xlabel="gap between the shapes", xticks=gaps)
         grid[0][0].set_ylabel("Epsilon*")
         grid[0][0].legend(frameon=False, fontsize=6.5)
@@ -217,16 +234,26 @@ def goodness_of_fit(
 ) -> None:
     """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed."""
     width = 0.6 + 0.15 * len(components)
-    with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (
-        figure,
-        grid,
-    ):
+    panels = picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True)
+    with panels as (figure, grid):
         for axes, (name, table) in zip(grid[0], tables.items(), strict=True):
             image = axes.imshow(
-                table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower"
+                table.T,
+                cmap="Blues",
+                vmin=0,
+                vmax=1,
+                aspect="auto",
+                origin="lower",
             )
             column, row = np.nonzero(table < LEVEL)
-            axes.plot(column, row, "x", color="#c2410c", markersize=4, linestyle="none")
+            axes.plot(
+                column,
+                row,
+                "x",
+                color="#c2410c",
+                markersize=4,
+                linestyle="none",
+            )
             shown = range(0, len(components), 4)
             axes.set_xticks(shown, [components[place] for place in shown])
             axes.set_yticks(range(len(sizes)), sizes)
@@ -238,9 +265,17 @@ def goodness_of_fit(
 
 def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> None:
     for name, colour, mark in zip(DRAWN, COLOURS, MARKS, strict=False):
-        means, sds = [cell.mean(name) for cell in cells], [cell.sd(name) for cell in cells]
+        means = [cell.mean(name) for cell in cells]
+        sds = [cell.sd(name) for cell in cells]
         axes.errorbar(
-            places, means, sds, color=colour, marker=mark, markersize=3.5, capsize=2, label=name
+            places,
+            means,
+            sds,
+            color=colour,
+            marker=mark,
+            markersize=3.5,
+            capsize=2,
+            label=name,
         )
 
 
@@ -271,10 +306,13 @@ def draw(
             simulate(gap, n, delta, runs, seed)
             for gap, n in progress(jobs, "simulation", "settings")
         ]
-        tried, sample_sizes = range(1, components + 1), range(100, 1001, 100)
+        tried = range(1, components + 1)
+        sample_sizes = range(100, 1001, 100)
         rng = np.random.default_rng([seed, 6])
-        train, population = rng.gamma(SHAPE, SCALE, 4000), rng.gamma(SHAPE + 3, SCALE, 4000)
-        phi, fits = Scale.of(train, population).phi, {}
+        train = rng.gamma(SHAPE, SCALE, 4000)
+        population = rng.gamma(SHAPE + 3, SCALE, 4000)
+        phi = Scale.of(train, population).phi
+        fits = {}
         sides = {"training losses": train, "population losses": population}
         for name, losses in progress(sides.items(), "test of fit", "samples", total=2):
             fits[name] = fit_p_values(phi(losses), tried, sample_sizes, seed)
@@ -312,7 +350,8 @@ def table(
     cells: Sequence[Simulated], runs: int, out: Path
 ) -> tuple[str, list[str], list[list[object]], list[str]]:
     def shown(cell: Simulated, name: str) -> str:
-        mean, sd = cell.mean(name), cell.sd(name)
+        mean = cell.mean(name)
+        sd = cell.sd(name)
         return "infinite" if mean == float("inf") else f"{mean:.2f} ({sd:.2f})"
 
     rows: list[list[object]] = []

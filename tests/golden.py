@@ -58,6 +58,7 @@ CONTENT: dict[str, Callable[[Path], Iterator[bytes]]] = {
     "results/*/*.parquet": of_results,
     "models/*/model.safetensors": of_bytes,
     "generations/*/*.parquet": of_generations,
+    "generations/*/*/*.parquet": of_generations,
 }
 PIPELINES = ("small", "demonstration")
 

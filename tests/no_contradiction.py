@@ -13,8 +13,8 @@ from lethe import config
 from lethe.io.files import read_json
 from lethe.measure.run import Model, Run, load
 from lethe.verdict.claims import findings
-from lethe.verdict.rules import Verdict
-from lethe.verdict.standing import standings
+from lethe.verdict.deciding import standings
+from lethe.verdict.verdict import Verdict
 
 Ends = Mapping[str, tuple[float, float]]
 ROUNDING = 1e-9

@@ -14,6 +14,7 @@ import yaml
 
 from lethe import identity
 from lethe.identity import library  # a test replaces the module's own
+from lethe.tracking import MEASURING
 
 ROOT = Path(__file__).parent.parent
 COPIED = (
@@ -50,8 +51,15 @@ def small_params() -> dict[str, Any]:
     params["models"] = {
         name: params["models"][name] for name in ("base", "retrain", "npo_entropy_at")
     }
-    params["sample"] |= {"n": 64, "utility_n": 4, "utility_questions": 5, "max_new_tokens": 16}
+    params["sample"] |= {
+        "stop": "fixed",
+        "n": 64,
+        "utility_n": 4,
+        "utility_questions": 5,
+        "max_new_tokens": 16,
+    }
     params["exact"] |= {"rows": 60}
+    params["report"]["models"] = None
     return params
 
 
@@ -62,19 +70,18 @@ def tiny_params() -> dict[str, Any]:
     params["train"]["recipe"]["epochs"] = 3
     params["unlearn"]["methods"]["npo_entropy"]["epochs"] = 2
     params["sample"] |= {"n": 32, "utility_n": 3, "utility_questions": 3, "max_new_tokens": 8}
-    params["sample"]["sequential"]["chunk"] = 32  # at most n
     params["extract"] = {"suffix": 8, "near": 1, "beam": 2, "further": 0, "samples": 4}
     return params
 
 
 def stages_of(params: dict[str, Any]) -> list[str]:
     """The stages of a pipeline without judges, attacks, audits and games, in an order in which they can run."""
-    of_a_model = ("sample", "likelihood", "score", "exact", "extract", "metrics", "epsilon_star")
     return [
         "prepare",
         *(f"train@{name}" for name in params["train"]["models"]),
         *(f"unlearn@{name}" for name in params["unlearn"]["methods"]),
-        *(f"{stage}@{name}" for name in params["models"] for stage in of_a_model),
+        "references",
+        *(f"{stage}@{name}" for name in params["models"] for stage in MEASURING),
         *("compare", "report"),
     ]
 

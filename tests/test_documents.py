@@ -24,7 +24,7 @@ from lethe.cli.app import COMMANDS, MODEL, app
 from lethe.cli.app import GROUPS as GROUPED
 from lethe.config.load import parse
 from lethe.errors import BadParam
-from tests.benchmarks.__main__ import known
+from tests.benchmarks.__main__ import Side, known
 from tests.benchmarks.quickstart import NOTEBOOK, executed
 from tests.benchmarks.size import pages, text_of
 from tests.contract.commands import INPUTS, called, lay_out
@@ -58,6 +58,7 @@ PRESETS = {
 OF_A_READER = (
     None,
     "models.smollm2.path",
+    "models.unlearned.path",  # the user's checkpoint
     "judges.harm.labelled",
 )  # files that a reader has or makes first
 MOST_WORDS_OF_README = 600  # as `wc -w` counts
@@ -233,6 +234,7 @@ def reader(tmp_path_factory) -> Path:
 
 
 SLOW = (
+    "attest.md",
     "eval.md",
     "exact.md",
     "certificates.md",
@@ -267,8 +269,10 @@ EXAMPLES = {group: [example for row in rows.values() for example in row.examples
 ELSEWHERE = (
     "plan --preset",
     "compare HEAD~1",
+    "compare data",
     "label ",
-)  # in a clone, in a git repository, with a person
+    "score log run.eval --judge",
+)  # in a clone, in a git repository, with a person, with a server
 
 
 @pytest.mark.parametrize(
@@ -331,14 +335,22 @@ def test_the_log_of_the_readme_is_bounded_as_the_readme_says():
 WAY = re.compile(r"^\d+\. `([\w/]+\.py):(\w+)`", re.M)
 
 
-def test_the_way_of_a_question_has_few_steps_and_every_step_exists():
+FUNCTION = re.compile(r"`([\w/]+\.py):(\w+)`")
+
+
+def test_the_way_of_a_question_has_few_steps():
     steps = WAY.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+
     assert 10 <= len(steps) <= 15
-    for file, function in steps:
-        assert re.search(rf"def {function}\(", (ROOT / file).read_text(encoding="utf-8")), (
-            file,
-            function,
-        )
+
+
+def test_every_function_that_contributing_names_exists():
+    named = FUNCTION.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+
+    assert len(named) >= 30
+    for file, function in named:
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"def {function}\(", source), (file, function)
 
 
 @pytest.mark.slow
@@ -360,3 +372,9 @@ def test_every_cell_of_the_notebook_prints_what_it_stores(tmp_path, monkeypatch)
     monkeypatch.setenv("MPLBACKEND", "agg")
     assert executed(notebook) == notebook["cells"]
     assert sum(bool(cell.get("outputs")) for cell in notebook["cells"]) >= 6
+
+
+def test_every_check_is_a_command_and_where_it_runs():
+    for check in known().values():
+        assert all(isinstance(word, str) for word in check.command)
+        assert check.side is None or isinstance(check.side, Side)

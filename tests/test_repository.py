@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -98,6 +99,16 @@ def test_no_files_import_each_other_in_a_circle():
 
 MOST = 4
 WORD = re.compile(r"[A-Za-z][a-z]*(?:['’-][a-z]+)*")
+
+
+def test_each_artifact_of_dvc_is_a_model_that_a_stage_makes():
+    listed = yaml.safe_load((ROOT / "dvc.yaml").read_text())["artifacts"]
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    trained = [*params["train"]["models"], *params["unlearn"]["methods"]]
+
+    assert sorted(listed) == sorted(trained)
+    for name, artifact in listed.items():
+        assert (artifact["path"], artifact["type"]) == (f"data/models/{name}", "model")
 
 
 def words(text: str) -> int:

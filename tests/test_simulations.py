@@ -10,7 +10,7 @@ from tests.benchmarks import worst_cases
 from tests.benchmarks.simulations import SIMULATIONS
 
 # Of the studies, or more than four seconds of a processor.
-SLOW = ("s02b", "s06", "s08", "s14", "s24")
+SLOW = ("s02b", "s06", "s08", "s14", "s24", "twins_level", "twins_power_100")
 # Of torch's kernels, which round otherwise on another machine; the page has a finished demonstration beside it.
 OF_KERNELS = ("s25",)
 PAGE = (Path(__file__).parents[1] / "docs/validation.md").read_text(encoding="utf-8")

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from lethe.statistics.unlearning_game import Quality
 
 __all__ = [
-    "EpsilonStarAudit",
-    "OneRunAudit",
     "OneRunResult",
+    "ShownEpsilonStarAudit",
+    "ShownOneRunAudit",
     "SwapAudit",
     "TwinAudit",
     "epsilon_star",
@@ -60,20 +60,22 @@ __all__ = [
 
 
 @dataclass(frozen=True, repr=False)
-class OneRunAudit(Measurement, canaries.OneRunAudit):
+class ShownOneRunAudit(Measurement, canaries.OneRunAudit):
     """The lower bounds on epsilon from one run of a mechanism: one of ``results`` per method, which is also its key."""
 
     mechanism: str = field(kw_only=True)
     VIEW = "one_run"
 
     def __getitem__(self, method: str) -> OneRunResult:
-        return {result.method: result for result in self.results}[method]
+        for result in self.results:
+            if result.method == method:
+                return result
+        raise KeyError(method)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per method."""
-        return frame(self.results)[["method", "epsilon_lower", "p_value", "note"]].set_index(
-            "method"
-        )
+        columns = ["method", "epsilon_lower", "p_value", "note"]
+        return frame(self.results)[columns].set_index("method")
 
     def views(self) -> list[View]:
         title, of_each, *others = self.sentences()
@@ -140,7 +142,7 @@ def one_run(
     curve: bool = False,
     independent: bool = False,
     seed: int = 0,
-) -> OneRunAudit:
+) -> ShownOneRunAudit:
     """Find the largest epsilon that one run of a mechanism with n secret bits contradicts.
 
     Parameters
@@ -210,7 +212,7 @@ def one_run(
         curve=curve,
         independent=independent,
     )
-    return OneRunAudit(**vars(audit), mechanism=mechanism)
+    return ShownOneRunAudit(**vars(audit), mechanism=mechanism)
 
 
 def _runs(
@@ -242,7 +244,7 @@ def _runs(
 
 
 @dataclass(frozen=True, repr=False)
-class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
+class ShownEpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
     """Epsilon* of one model: an estimate, NaN where it is undefined, and a lower bound; both can be infinite. Thresholds
     and ratios are where each is attained.
     """
@@ -251,17 +253,16 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per quantity."""
-        shown = (
-            "epsilon_star",
-            "epsilon_lower",
-            "delta",
-            "alpha",
-            "n_train",
-            "n_population",
-            "threshold",
-        )
-        values = [getattr(self, name) for name in shown]
-        return frame({"value": values}, index=list(shown))
+        values = {
+            "epsilon_star": self.epsilon_star,
+            "epsilon_lower": self.epsilon_lower,
+            "delta": self.delta,
+            "alpha": self.alpha,
+            "n_train": self.n_train,
+            "n_population": self.n_population,
+            "threshold": self.threshold,
+        }
+        return frame({"value": [*values.values()]}, index=[*values])
 
     def _undefined(self) -> str | None:
         """Why the estimate is no number, if it is none."""
@@ -274,7 +275,9 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
         return [bound, f"The {self.method} estimate is {estimate}.", *self._notes()]
 
     def _notes(self) -> list[str]:
-        return [f"Note: {self.note}."] if self.note else []
+        if not self.note:
+            return []
+        return [f"Note: {self.note}."]
 
     def views(self) -> list[View]:
         estimate: object = self._undefined()
@@ -320,7 +323,7 @@ def epsilon_star(
     alpha: float = 0.05,
     lower: Literal["split", "band"] = "split",
     train_complete: bool = False,
-) -> EpsilonStarAudit:
+) -> ShownEpsilonStarAudit:
     """Estimate Epsilon* of one trained model from its losses, and bound Epsilon* from below.
 
     Parameters
@@ -363,7 +366,7 @@ def epsilon_star(
         lower=lower,
         train_complete=train_complete,
     )
-    return EpsilonStarAudit(**vars(audit))
+    return ShownEpsilonStarAudit(**vars(audit))
 
 
 def _losses(side: Place | ArrayLike) -> np.ndarray:
@@ -396,7 +399,14 @@ class SwapAudit(Measurement):
             "n_seeds": whole.n_seeds,
             "advantage": whole.advantage,
         }
-        rows.add("audit", "quality", "run", whole.value, *(whole.bounds() or ()), evidence=facts)
+        rows.add(
+            "audit",
+            "quality",
+            "run",
+            whole.value,
+            *(whole.bounds() or ()),
+            evidence=facts,
+        )
         for name, attack in whole.by_attack.items():
             facts = {
                 "a_original": attack.a_original,
@@ -404,7 +414,15 @@ class SwapAudit(Measurement):
                 "n_seeds": attack.n_seeds,
             }
             ends = attack.bounds() or ()
-            rows.add("audit", "advantage", "run", attack.value, *ends, item=name, evidence=facts)
+            rows.add(
+                "audit",
+                "advantage",
+                "run",
+                attack.value,
+                *ends,
+                item=name,
+                evidence=facts,
+            )
         return rows.rows
 
     def views(self) -> list[View]:
@@ -421,14 +439,21 @@ class SwapAudit(Measurement):
     def _notes(self) -> list[str]:
         """The intervals of the attacks, and the attacks without."""
         attacks = self.quality.by_attack
-        covered = [attack for attack in attacks.values() if attack.ci_low is not None]
-        without = [name for name, attack in attacks.items() if attack.ci_low is None]
+        covered = []
+        without = []
+        seeds: set[int] = set()
+        for name, attack in attacks.items():
+            if attack.ci_low is None:
+                without.append(name)
+            else:
+                covered.append(attack)
+                seeds.add(attack.n_seeds)
         notes = []
         if covered:
-            seeds = " or ".join(map(str, sorted({attack.n_seeds for attack in covered})))
+            numbers = " or ".join(map(str, sorted(seeds)))
             interval = covered[0]
             notes.append(
-                f"Intervals: {interval.method} at {interval.coverage} over {seeds} seeds; "
+                f"Intervals: {interval.method} at {interval.coverage} over {numbers} seeds; "
                 f"assumes {interval.assumes}."
             )
         if without:

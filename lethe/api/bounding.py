@@ -15,6 +15,7 @@ from lethe.api.parameters import Place, Typed, documented
 from lethe.api.result import Measurement, View, frame
 from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, BadValue, check, plural
+from lethe.io.artifacts import record_of_draws
 from lethe.io.facts import DOCUMENTED
 from lethe.io.files import Json
 from lethe.io.judged_answers import judge_in, read_calibration
@@ -25,10 +26,11 @@ from lethe.measure import scores as scored
 from lethe.measure.scores import Missing, Scores
 from lethe.measure.stated import LEAKS, Stated
 from lethe.results import licence
+from lethe.results.gate import GatedQuestion
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.results.views import ALONE
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.bounds import BELOW_1, possible
+from lethe.statistics.bounds import BELOW_1, leak_bounds, possible
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import QUERIES, pass_hat_k
 
@@ -81,11 +83,14 @@ class Bounds(Measurement):
     refused: tuple[str, ...] = ()
     unpointed: tuple[str, ...] = ()
     stated: Stated = LEAKS
+    understood: str | None = None
     VIEW = "bounds"
 
     def rows(self) -> list[Result]:
         """The rows with what is recorded of the log among the settings."""
-        recorded = self.stated.as_json()
+        recorded: dict[str, Json] = self.stated.as_json()
+        if self.understood:
+            recorded["understood"] = self.understood
         if self.log:
             recorded["log"] = self.log.facts()
         return _with_settings(self.results, recorded)
@@ -120,6 +125,24 @@ class Bounds(Measurement):
         assert worst is not None  # every prompt has a bound of this metric
         return worst
 
+    def ends(self) -> list[GatedQuestion]:
+        """Both ends of each prompt by the metric of `worst`; a prompt without a lower end has 0."""
+        return self._gated(*bounded.METRIC[self.metric])
+
+    def ends_by_labels(self) -> list[GatedQuestion]:
+        """Both ends of the leak probability of each prompt with labels, by its labels alone."""
+        return self._gated("leak", "labelled")
+
+    def _gated(self, quantity: str, basis: str) -> list[GatedQuestion]:
+        gated = []
+        for item, numbers in self.questions.items():
+            upper = numbers.upper(quantity, basis)
+            if upper is None:
+                continue
+            lowers = [row.lower for row in numbers.series(quantity, basis) if row.lower is not None]
+            gated.append(GatedQuestion(item, max(lowers, default=0.0), upper.value))
+        return gated
+
     def worst_by_judge(self) -> bounded.Worst | None:
         """Return the prompt with the largest bound of the true leak probability; None where the judge does not fit."""
         bound = self.model.upper("leak_worst", "judged")
@@ -151,6 +174,63 @@ class Bounds(Measurement):
             reasons = [f"Nothing is claimed of these scores: {reason}" for reason in self.refused]
             return [*self.stated.sentences(), *reasons]
         return [*self.stated.sentences(), *self.unpointed, *self._of_bounds()]
+
+    def brief(self) -> list[str]:
+        """The claim, its assumption and what would sharpen it, in at most five lines and those of what was asked."""
+        lines = []
+        if self.understood:
+            facts = [self.understood]
+            absent = sum(prompt.missing for prompt in self.prompts)
+            if absent:
+                facts.append(plural(absent, "missing score"))
+            if self.log and self.log.log.warnings:
+                facts.append(f"{plural(len(self.log.log.warnings), 'warning')} (--all)")
+            lines.append(f"Read as: {', '.join(facts)}.")
+        lines += self.stated.sentences()
+        if self.refused:
+            reasons = " ".join(self.refused)
+            return [*lines, f"Nothing is claimed of these scores: {reasons}"]
+        if self.unpointed:
+            lines.append(" ".join(self.unpointed))
+        prompts = f"the {plural(len(self.questions), 'prompt')}"
+        if self.metric == STOPPED:
+            lines.append(f"A stopping rule looked at the answers: {bounded.REASON}.")
+        else:
+            lines += self._of_what_was_asked(prompts)
+        lines.append(self._of_worst(prompts))
+        return [*lines, f"{self._sharper()} `--all` prints every prompt and bound."]
+
+    def _of_what_was_asked(self, prompts: str) -> list[str]:
+        lines = []
+        for row in self.model.series("leak", "labelled"):
+            lines += [end.sentence(BY_LABELS, prompts) for end in row.ends]
+        return [
+            *lines,
+            *self._by_judge(prompts),
+            *self._together(prompts),
+            *self._of_passes(prompts),
+        ]
+
+    def _sharper(self) -> str:
+        """What would lower the bound of the worst prompt: its missing scores, or more answers."""
+        worst = self.worst()
+        prompt = next(entry for entry in self.prompts if entry.prompt_id == worst.prompt_id)
+        if prompt.missing and self.settings.missing == "worst":
+            answers = f"the answers to {worst.prompt_id} without a score ({prompt.missing})"
+            return f"Judge {answers}: each counts against the bound."
+        if self.metric == STOPPED:
+            return "More answers lower the bound."
+        if self.metric != "m_bin":
+            return "Four times the answers would about halve the bound's distance from the mean."
+        leaks = int(prompt.scores.sum())
+        called = "scores of 1" if self.unpointed else "leaks"
+        if leaks == prompt.n:
+            return f"All answers to {worst.prompt_id} are {called}: more answers would not lower the bound."
+        (more,) = leak_bounds(np.array([4 * leaks]), np.array([4 * prompt.n]), self.settings.alpha)
+        return (
+            f"Four times the answers to {worst.prompt_id}, with the same share of {called}, would give a bound of "
+            f"{more.significant()}."
+        )
 
     @cached_property
     def _quantity(self) -> Mapping[str, str]:
@@ -322,6 +402,8 @@ class Bounds(Measurement):
             notes.append(f"{plural(more, 'more prompt')}: see --json or to_frame().")
         if self.log:
             notes = [*self.log.sentences(), *notes]
+        if self.understood:
+            notes = [f"Read as: {self.understood}.", *notes]
         return [View(self.source, ["prompt", *columns], rows, notes)]
 
     def _of_missing(self) -> list[str]:
@@ -454,7 +536,14 @@ def bounds(
         calibration=calibration_of(calibration, missing, scores),
     )
     ks = _numbers_of_answers(pass_at)
-    source = _read(scores, missing, score, filter, by, leak_is)
+    source = _read(
+        scores,
+        missing,
+        score,
+        filter,
+        by,
+        leak_is,
+    )
     settings = replace(settings, missing=source.read.missing)
     asked = []
     if together != "none":
@@ -487,7 +576,7 @@ def bounds(
 
 
 @dataclass(frozen=True)
-class _Source:
+class _ScoreSource:
     """The scores as they were read, the name of their file, and what is known of their draws."""
 
     name: str
@@ -503,22 +592,29 @@ def _read(
     filter: str | None,
     by: str | None,
     leak_is: Literal["high", "low"] | None,
-) -> _Source:
+) -> _ScoreSource:
     if isinstance(scores, (str, os.PathLike)):
         place = Path(scores)
-        read = scored.read_any_scores(place, missing, score, filter, by, leak_is)
+        read = scored.read_any_scores(
+            place,
+            missing,
+            score,
+            filter,
+            by,
+            leak_is,
+        )
         if read.log is not None:
             stopped = read.log.log.stopping == scored.EARLY
-            return _Source(str(scores), read.pointed(), stopped, licence.Source())
-        known = licence.of_drawing(scored.record_of_draws(place), ())
-        return _Source(str(scores), read.pointed(), scored.could_stop(place), known)
+            return _ScoreSource(str(scores), read.pointed(), stopped, licence.Source())
+        known = licence.of_drawing(record_of_draws(place), ())
+        return _ScoreSource(str(scores), read.pointed(), scored.could_stop(place, read), known)
     if hasattr(scores, "columns"):
         read = scored.of_frame(scores, missing, score or DOCUMENTED, by, leak_is)
         stopped = scored.says_stopped(scores)
-        return _Source("scores", read.pointed(), stopped, licence.Source())
+        return _ScoreSource("scores", read.pointed(), stopped, licence.Source())
     stated = replace(LEAKS, leak_is=leak_is)
     read = scored.ReadScores(scored.as_prompts(scores, missing), stated, missing)
-    return _Source("scores", read.pointed(), stopped=False, known=licence.Source())
+    return _ScoreSource("scores", read.pointed(), stopped=False, known=licence.Source())
 
 
 def _numbers_of_answers(pass_at: str | Sequence[str | int]) -> tuple[int, ...]:
@@ -557,7 +653,7 @@ def _add_passes(
 
 def _licensed(
     settings: bounded.MeasureSettings,
-    source: _Source,
+    source: _ScoreSource,
     asked: Sequence[str],
     rows: Sequence[Result],
     beside: licence.Source,
@@ -566,15 +662,17 @@ def _licensed(
 
     ``beside`` is what is known beside what the scores state: of their draws, and of the labels.
 
-    Where it is only unknown which end of a score is a leak, the bounds are those of the score as recorded, and what is said
-    of leaks is left out.
+    Where it is only unknown which end of a score is a leak, or how a judge's verdicts relate to leaks, the bounds are those
+    of the score as recorded, and what is said of leaks is left out.
     """
     stated = source.read.stated
     known = stated.source().joined(beside)
     known = replace(known, below_own_mean=licence.below_own_mean(rows))
+    if "judged" not in asked and "labelled" not in asked:
+        known = replace(known, unlabelled_judge=licence.without_labels(stated.score))
     refused = licence.refusals(known)
     unpointed: list[str] = []
-    if refused and not licence.refusals(replace(known, score_means="leak")):
+    if refused and not licence.refusals(licence.of_scores(known)):
         refused, unpointed = [], refused
         rows = [row for row in rows if row.quantity not in OF_LEAKS]
     if refused:
@@ -591,6 +689,7 @@ def _licensed(
         refused=tuple(refused),
         unpointed=tuple(unpointed),
         stated=stated,
+        understood=source.read.understood,
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -18,6 +18,7 @@ from lethe.api.parameters import (
     Typed,
     documented,
     file_of,
+    judge_by,
     name_of,
     origin_of,
     rows_of,
@@ -25,22 +26,27 @@ from lethe.api.parameters import (
     text_of,
 )
 from lethe.api.result import TableWithSentences, View
-from lethe.api.runs import Run, load_run
+from lethe.api.runs import ShownRun, load_run
 from lethe.config.measuring import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE
+from lethe.data.sealed import KEY, RECORD
 from lethe.errors import BadValue, check, plural
-from lethe.io.files import SCHEMA_VERSION
+from lethe.io.files import SCHEMA_VERSION, Json
+from lethe.io.processes import Process
 from lethe.io.tries import Try
 from lethe.models.checkpoints import InMemory, Source, default_prompt, lent, tokenizer_of
 from lethe.models.encoding import Encoder
 from lethe.results import views
-from lethe.results.quantities import headline
+from lethe.results.quantities import access_of, headline
 from lethe.results.table import Numbers, Result, Value
+from lethe.results.trace import BESIDE, record_of
 from lethe.sampling.engine import GREEDY, Answers, Options, Prompt, Settings, open_engine
 from lethe.statistics.bound import Bound, level
 from lethe.statistics.bounds import BELOW_1, possible
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lethe.verdict.verdict import Drawn
 
 SHOWN = 10  # distinct answers to a prompt on a terminal
 Messages: TypeAlias = Sequence[Mapping[str, str]]  # a chat, with the keys role and content
@@ -217,7 +223,11 @@ def _encoded(texts: Mapping[str, str | Messages], encoder: Encoder) -> list[Prom
 
 
 def _rows_in_flight(
-    source: Source, asked: Sequence[Prompt], settings: Settings, memory: int, dtype: str
+    source: Source,
+    asked: Sequence[Prompt],
+    settings: Settings,
+    memory: int,
+    dtype: str,
 ) -> int:
     """The number of rows that the memory (MiB) holds at once, if each is as long as the longest prompt and its answer."""
     from lethe.sampling.forecast import rows_within
@@ -231,11 +241,14 @@ MOST = 12  # numbers that a terminal shows
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(Run):
-    """The result of `evaluate`: a `Run` of one model, the ``verdict`` as a sentence, its words ``forgetting`` (leaks,
+class Evaluation(ShownRun):
+    """The result of `evaluate`: a `ShownRun` of one model, the ``verdict`` as a sentence, its words ``forgetting`` (leaks,
     forgot, open, none) and ``utility`` (intact, damaged, destroyed, open), the HTML ``report`` if a folder was named, and
     the questions ``skipped`` as too long. Where there is a reason in ``refused``, nothing is claimed: forgetting is none,
-    and no number has an end. ``attempt`` is which set of draws of this model on these questions this is.
+    and no number has an end. ``attempt`` is which set of draws of this model on these questions this is, and ``process`` has
+    the counts of all that were ever drawn of them, None without a folder of model and results.
+    ``stop`` is word where the draws went on until the word was certain; all numbers but the words rest on the ``first``
+    answers to each question, and ``drawn`` says how many the word rests on.
     """
 
     verdict: str
@@ -243,13 +256,28 @@ class Evaluation(Run):
     utility: str
     report: Path | None
     tau: float
+    stop: str
+    first: int
+    drawn: Drawn | None
     skipped: tuple[str, ...]
     refused: tuple[str, ...]
     numbers: Numbers
     attempt: Try
+    process: Process | None
+
+    @property
+    def trace(self) -> Mapping[str, Json]:
+        """The word on a trace of secrets that were drawn, with its evidence; empty where no row has twins."""
+        return record_of(self.numbers, self.models[0])
 
     def sentences(self) -> list[str]:
-        return [self.verdict]
+        return [self.verdict, *self._traces()]
+
+    def _traces(self) -> list[str]:
+        if not self.trace:
+            return []
+        together = BESIDE.get((self.forgetting, self.trace["word"]), "")
+        return [f"{self.trace['sentence']} {together}".strip()]
 
     def to_frame(self) -> pd.DataFrame:
         """The metrics, one row per metric."""
@@ -260,31 +288,57 @@ class Evaluation(Run):
             "schema": SCHEMA_VERSION,
             "model": self.models[0],
             **views.evaluation(self.numbers),
+            "access": access_of(row.kind for row in self.numbers.rows),
             "forgetting": self.forgetting,
             "utility": self.utility,
             "tau": self.tau,
+            "stop": self.stop,
+            "first": self.first,
+            "drawn": None if self.drawn is None else asdict(self.drawn),
             "verdict": self.verdict,
+            "trace": self.trace or None,
             "skipped": self.skipped,
             "refused": self.refused,
             "report": None if self.report is None else str(self.report),
         }
 
+    def brief(self) -> list[str]:
+        """The word, the worst question with what decides it, and where the page is."""
+        lines = self.sentences()
+        worst = self.numbers.upper("leak_worst", "sampled")
+        if worst is not None:
+            lines.append(worst.sentence("the probability of a leak", "the questions"))
+        if self.report is not None:
+            lines.append(f"The page is {self.report}.")
+        return [*lines, "`--all` prints the numbers."]
+
     def views(self) -> list[View]:
         notes = []
+        if self.stop == "word":
+            notes.append(
+                f"Every number rests on the first {self.first:,} answers to each question; the word rests on all."
+            )
         alphas = [bound.alpha for bound in self.numbers.bounds.values()]
         if alphas:
             holds = f"holds by itself {level(max(alphas))} or more"
             notes.append(f"Each end of the table {holds}; a number without ends is an estimate.")
-            notes.append(
-                "The verdict shares α over all questions and further looks, so its ends are wider."
-            )
+            notes.append("The ends of the verdict hold at any time, so they are wider.")
         count = len(self.numbers.values)
         notes.append(f"All {count} numbers and what their ends assume: --json.")
         if self.report is not None:
             notes.append(f"report: {self.report}")
         columns = ["number", "estimate", "at least", "at most", "the ends cover"]
         whole = View(self.models[0], columns, _shown(self.numbers), notes)
-        return [View("", notes=[self.verdict]), whole]
+        return [View("", notes=self.sentences()), whole]
+
+
+def _opened_key(data: Path) -> Path | None:
+    """The opened key of `lethe twins` beside the rows, with its public record; None where one of both is absent."""
+    key = data.parent / KEY
+    record = data.parent / RECORD
+    if not (key.is_file() and record.is_file()):
+        return None
+    return key
 
 
 @dataclass(frozen=True)
@@ -296,18 +350,21 @@ class _Line:
 
     @property
     def estimate(self) -> Value:
-        return next((row.value for row in self.rows if row.value is not None), None)
+        for row in self.rows:
+            if row.value is not None:
+                return row.value
+        return None
 
     @property
     def lower(self) -> Bound | None:
-        lower = next((row.lower_bound for row in self.rows if row.lower_bound), None)
+        lower = _first_bound(row.lower_bound for row in self.rows)
         if lower and self.rows[0].kind.unit == "probability" and not lower.certain:
             return replace(lower, value=min(lower.value, BELOW_1))  # 1 is a rounding
         return lower
 
     @property
     def upper(self) -> Bound | None:
-        upper = next((row.upper_bound for row in self.rows if row.upper_bound), None)
+        upper = _first_bound(row.upper_bound for row in self.rows)
         # The JSON keeps the published end of a standard deviation, which can be impossible.
         if upper and self.rows[0].quantity.startswith("sd"):
             return possible(upper)
@@ -315,10 +372,20 @@ class _Line:
 
     def cells(self) -> list[Value | Bound]:
         """Name, estimate, ends, and what the ends cover."""
-        name = self.names[-1] if self.estimate is None else self.names[0]
+        name = self.names[0]
+        if self.estimate is None:
+            name = self.names[-1]
         end = self.upper or self.lower
         covers = str(end.covers) if end else ""
         return [name, self.estimate, self.lower, self.upper, covers]
+
+
+def _first_bound(bounds: Iterable[Bound | None]) -> Bound | None:
+    """The first bound that is there; None where there is none."""
+    for bound in bounds:
+        if bound is not None:
+            return bound
+    return None
 
 
 def _shown(numbers: Numbers) -> list[list[Value | Bound]]:
@@ -358,7 +425,8 @@ def evaluate(
     *,
     tokenizer: Tokenizer = None,
     retain: Rows | None = None,
-    n: int = SAMPLE.most,
+    n: int | None = None,
+    answers_at_most: int | None = None,
     alpha: float = METRICS.alpha,
     temperature: float = SAMPLE.temperature,
     top_p: float = SAMPLE.top_p,
@@ -388,6 +456,17 @@ def evaluate(
     price_in: float | None = None,
     price_out: float | None = None,
     seeded: bool = False,
+    judge: str | None = None,
+    judge_endpoint: str | None = None,
+    judge_model: str | None = None,
+    judge_prompt: str | None = None,
+    judge_choice: Sequence[str] = (),
+    judge_read: str | None = None,
+    judge_key_env: str | None = None,
+    judge_concurrency: int | None = None,
+    judge_max_tokens_total: int | None = None,
+    judge_price_in: float | None = None,
+    judge_price_out: float | None = None,
 ) -> Evaluation:
     """Measure what your model still knows about a forget set: sampled answers, scores, bounds, one verdict, one report.
 
@@ -398,7 +477,8 @@ def evaluate(
     model : A Hugging Face model folder (safetensors) or ORG/NAME@REVISION of the hub; with --endpoint, the server's name of
         the model. In Python also a causal language model in memory, whose modes and settings are restored afterwards.
     retain : Questions whose answers should not change.
-    n : The number of sampled answers to each forget question.
+    n : Draw this number of answers to each forget question, whatever they say. [default: draw until the word is certain]
+    answers_at_most : The most answers to a forget question whose word stays open. [default: 32768]
     scorer : The sign of a leak: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a
         question has keywords, else the score of ROUGE-L]
     thinking : The two marks around the thinking, such as `<think>` and `</think>`: the answer after it is scored, and the
@@ -447,8 +527,24 @@ def evaluate(
     # What is out of range is refused before any file is read.
     if scorer is not None:
         check_scorer(scorer, above)
+    judging = judge_by(
+        judge,
+        {
+            "endpoint": judge_endpoint,
+            "model": judge_model,
+            "prompt": judge_prompt,
+            "choice": tuple(judge_choice),
+            "read": judge_read,
+            "key_env": judge_key_env,
+            "concurrency": judge_concurrency,
+            "max_tokens_total": judge_max_tokens_total,
+            "price_in": judge_price_in,
+            "price_out": judge_price_out,
+        },
+    )
     settings = EvaluationSettings(
         n=n,
+        answers_at_most=answers_at_most,
         alpha=alpha,
         temperature=temperature,
         top_p=top_p,
@@ -468,6 +564,7 @@ def evaluate(
         language=text_of(language),
         calibration=text_of(calibration),
         labels=text_of(labels),
+        judge=judging,
     )
     forget = rows_of(data, "data")
     others = None if retain is None else rows_of(retain, "retain", "retain-")
@@ -486,9 +583,10 @@ def evaluate(
     if name is None:
         name = name_of(source)
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
-        root = Path(temporary) if folder is None else Path(folder)
-        kept = temporary if isinstance(source, InMemory) else root
-        scratch = Path(kept) / "answers"
+        root = Path(folder or temporary)
+        scratch = root / "answers"
+        if isinstance(source, InMemory):
+            scratch = Path(temporary) / "answers"
         found = step.evaluate(
             name,
             source,
@@ -498,10 +596,13 @@ def evaluate(
             scratch=scratch,
             page=folder is not None,
             named=file_of(data, "rows").name,
+            key=_opened_key(file_of(data, "data")),
         )
         run = load_run(root)
         answers = run.answers  # read before a temporary folder is gone
-    report = None if folder is None else root / "report" / "index.html"
+    report = None
+    if folder is not None:
+        report = root / "report" / "index.html"
     evaluation = Evaluation(
         folder=run.folder,
         results=run.results,
@@ -514,10 +615,14 @@ def evaluate(
         utility=found.utility,
         report=report,
         tau=found.tau,
+        stop=found.stop,
+        first=found.first,
+        drawn=found.drawn,
         skipped=found.skipped,
         refused=found.refused,
         numbers=found.numbers,
         attempt=found.attempt,
+        process=found.process,
     )
     evaluation.__dict__["answers"] = answers  # what `Run.answers` would read from the folder
     return evaluation

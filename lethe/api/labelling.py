@@ -12,14 +12,14 @@ from lethe.api.parameters import InPython, Place, documented
 from lethe.api.result import Measurement, View, frame
 from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, check, plural
+from lethe.io.artifacts import record_of_draws
 from lethe.io.files import Json
 from lethe.labels.bounds import measure_labels
 from lethe.labels.draws import read_draws
 from lethe.labels.labels import Labels, read_labels
-from lethe.labels.queue import Queue
+from lethe.labels.plan import DIGITS, Plan
 from lethe.measure.prompts import Worst
-from lethe.measure.scores import record_of_draws
-from lethe.results.licence import licensed, of_drawing, reasons_of
+from lethe.results.licence import licensed, of_drawing, reasons_of, refusals
 from lethe.results.table import Numbers, Result, Rows, result
 from lethe.statistics.bound import Bound
 
@@ -104,10 +104,13 @@ class LabelledBounds(Measurement):
         settings, lines = self.settings, []
         target = f"{100 * settings['target']:g}%"
         judge = settings["calibration"]
-        if not self.finished:
+        if not self.finished and settings["settled"]:
+            lines.append(f"Further labels change no bound in its first {DIGITS} digits.")
+        elif not self.finished:
             some = f"some of the answers that cover {target} of the mass"
             lines.append(
-                f"Labelling is not finished: {some}, or some of the random draws of the rest, have no label."
+                f"Labelling is not finished: {some}, or some of the random draws of the rest, have no label. "
+                f"{settings['plan']}"
             )
         elif judge:
             lines.append(
@@ -118,7 +121,13 @@ class LabelledBounds(Measurement):
         if earlier:
             lines.append(
                 f"Labels were also requested under the target {', '.join(earlier)}; the target is now {target}. "
-                "The bounds hold only for a target fixed before a bound was seen."
+                "So the average counts all labels, and no draw as a random one."
+            )
+        rests = settings["earlier_rests"]
+        if rests:
+            lines.append(
+                f"Labels were also requested with --rest {', '.join(map(str, rests))}; it is now {settings['rest']}. "
+                "So the average counts all labels, and no draw as a random one."
             )
         return lines
 
@@ -143,7 +152,7 @@ def label(
     verdicts: Place | None = None,
     column: str | None = None,
     alpha: float = METRICS.alpha,
-    ask: Annotated[Callable[[Queue, Labels], None] | None, InPython()] = None,
+    ask: Annotated[Callable[[Plan, Labels], None] | None, InPython()] = None,
 ) -> LabelledBounds:
     """Label the distinct answers of a run, the most frequent first, and bound its leaks.
 
@@ -151,19 +160,21 @@ def label(
     ----------
     answers : A folder of data/generations, or a table with `prompt_id`, `text`, optional `sample`.
     labels : The file of labels, kept after each key. [default: data/labels/NAME.jsonl]
-    mass : Label until this share of the mass is covered.
+    mass : Label repeated answers until this share of the mass is covered.
     rest : Then label this many random draws of the rest, for the average.
-    dataset : JSON lines with `id` and `question`. [default: data/dataset/forget.jsonl]
+    dataset : JSON lines with `id`, `question`, optional `answer`, `keywords`. [default: data/dataset/forget.jsonl]
     verdicts : The judge's verdicts: data/judged/JUDGE/MODEL/forget.parquet.
     column : The column of verdicts in that file. [default: the first]
-    ask : A function of the queue of answers and of the labels, which adds labels (``labels.add``) until
-        ``queue.ahead(labels)`` is None or it stops; by default nothing is asked.
+    ask : A function of the plan (a queue of answers) and of the labels, which adds labels (``labels.add``) until
+        ``plan.ahead(labels)`` is None or it stops; by default nothing is asked.
 
     Notes
     -----
-    Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). One half of the draws decides what is
-    labelled, the other half is counted. Random draws of the rest are labelled too and bound the average; with verdicts,
-    they also show the judge's error there, on which no bound rests.
+    Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). The screen states both bounds that follow if
+    all answers that are left are clean. Answers that came more than once are read first, then random draws of the rest,
+    which bound the average; without random draws (`--rest 0`) each answer counts by its mass. A question's leaks are at
+    most its labelled leaks and its draws without a label, so all draws and all labels count. Labelling ends where further
+    labels change no digit. With verdicts the random draws also show the judge's error there, on which no bound rests.
     `--json` asks nothing and prints the bounds of the labels so far. `metrics.labels` of params.yaml brings the labels into
     the metrics and the report.
 
@@ -180,16 +191,20 @@ def label(
     name = place.name if place.is_dir() else place.stem
     judged = Path(verdicts) if verdicts else None
     draws = read_draws(place, _dataset(dataset), judged, column)
-    queue = Queue(draws, mass, rest)
+    about = record_of_draws(place / "forget.parquet" if place.is_dir() else place)
+    source = of_drawing(about, ())
+    plan = Plan(draws, mass, rest, alpha, tuple(refusals(source)))
     file = Path(labels) if labels else LABELS / f"{name}.jsonl"
     known = read_labels(file)
     if ask is not None:
-        ask(queue, known)
+        ask(plan, known)
     rows = Rows(name)
-    settings = measure_labels(rows, draws, queue, known, alpha)
+    settings = measure_labels(rows, draws, plan, known, alpha)
+    settings["left"] = len(plan.left(known))
+    settings["settled"] = plan.is_settled(known)
+    settings["plan"] = plan.sentence(known)
     record = result(name, "model", "settings", "labelled", evidence=settings)
-    about = record_of_draws(place / "forget.parquet" if place.is_dir() else place)
-    licensed_rows = licensed(name, rows.rows, of_drawing(about, ()))
+    licensed_rows = licensed(name, rows.rows, source)
     return LabelledBounds(name, settings, (record, *licensed_rows))
 
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from lethe.api.parameters import Place, Rows, documented, file_of, rows_of
+from lethe.api.parameters import (
+    Place,
+    PlaceInPython,
+    Rows,
+    documented,
+    file_of,
+    judge_by,
+    rows_of,
+)
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, BadValue, plural, shortened
@@ -22,7 +30,7 @@ from lethe.measure.stated import check_leak_is
 from lethe.registry import ROUGE
 from lethe.results import table
 from lethe.results.table import Result
-from lethe.scoring import tofu
+from lethe.scoring import published, tofu
 from lethe.scoring.scorer import scorer as load
 from lethe.scoring.text.rouge import dropped
 from lethe.statistics.bound import Bound, Interval
@@ -34,12 +42,14 @@ if TYPE_CHECKING:
 
 
 TERMS = ["term", "mean", "lower", "upper", "rows", "missing"]
+BESIDE = ["number", "published", "lower", "upper", "by Lethe", "noise"]
 TURNED = "a low score is a leak (--leak-is low), so each number is of 1 - score"
+DEFAULT_SCORERS = ("rouge_l",)
 OF_A_LOG = ("format", "tool", "task", "model", "sampling", "answers", "missing")
 
 
 @dataclass(frozen=True, repr=False)
-class Log(_log.Log, TableWithSentences):
+class ShownLog(_log.Log, TableWithSentences):
     """The result of `read_log`: ``answers`` and ``prompts`` as tables, ``scores``, and what is ``missing``. The scores of
     ``inverted`` answers are 1 - score.
     """
@@ -76,7 +86,7 @@ class Log(_log.Log, TableWithSentences):
 
 
 @dataclass(frozen=True, repr=False)
-class ScoredLog(scores.ScoredLog, TableWithSentences):
+class ShownScoredLog(scores.ScoredLog, TableWithSentences):
     """The result of `score_log`: ``table`` has a row per planned answer: ``prompt_id, sample`` and one column per scorer,
     whose scores are 1 - score if they are ``inverted``.
     """
@@ -125,6 +135,8 @@ class TofuLog(Measurement):
     stored: int
     intervals: Mapping[str, Interval]
     differences: Mapping[str, Mapping[str, float]]
+    model: str | None = None
+    beside: Sequence[published.Beside] = ()
     VIEW = "tofu_log"
 
     @property
@@ -151,11 +163,14 @@ class TofuLog(Measurement):
     def rows(self) -> list[Result]:
         """Return the rows of `lethe.results.table`: every aggregate and every term with its interval."""
         rows = table.Rows(Path(self.path).stem)
-        log = {
+        log: dict[str, object] = {
             "rougeL_recall_mismatches": self.count,
             "mismatched_rows": self.mismatches,
             "stored_differences": self.differences,
         }
+        if self.model is not None:
+            numbers = {number.name: number.as_json() for number in self.beside}
+            log["beside"] = {"model": self.model, "numbers": numbers}
         self._add(rows, "model_utility", self.utility.value, {"log": log})
         for name, term in self.terms.items():
             self._add(rows, name, term.value, n=term.n, missing=term.missing)
@@ -216,6 +231,8 @@ class TofuLog(Measurement):
         recalls = plural(self.stored, "stored ROUGE-L recall")
         mismatches = plural(self.count, "mismatch", "mismatches")
         lines.append(f"ROUGE-L         {recalls}, {mismatches}")
+        if self.model is not None:
+            lines.append(f"beside          {self._beside()}")
         return lines
 
     def _ends(self, name: str) -> str:
@@ -225,7 +242,30 @@ class TofuLog(Measurement):
         return f", interval {interval.lower:.4g} to {interval.upper:.4g}"
 
     def views(self) -> list[View]:
-        return [View(self.path, TERMS, self._terms(), self.sentences())]
+        shown = [View(self.path, TERMS, self._terms(), self.sentences())]
+        if self.model is not None:
+            lines = []
+            for number in self.beside:
+                interval = number.published
+                ends = [interval.value, interval.lower, interval.upper]
+                lines.append([number.name, *ends, number.measured, number.word])
+            shown.append(View(f"Beside {self.model}", BESIDE, lines))
+        return shown
+
+    def _beside(self) -> str:
+        """How many of Lethe's own numbers lie within the noise of the published ones, and what the noise is."""
+        known = [number for number in self.beside if number.inside is not None]
+        inside = sum(number.inside is True for number in known)
+        sentence = (
+            f"{inside} of {plural(len(known), 'number')} of {self.model} by Lethe lie inside the noise of the published "
+            "number: its interval over questions"
+        )
+        if self.beside:
+            sentence += f" (each α = {self.beside[0].published.alpha:g})"
+        absent = [number.name for number in self.beside if number.inside is None]
+        if absent:
+            sentence += f". The run has no {', '.join(absent)}"
+        return f"{sentence}. Where both asked the same questions, a number outside has another reason than the questions."
 
 
 @documented
@@ -235,7 +275,7 @@ def read_log(
     filter: str | None = None,
     by: str | None = None,
     leak_is: Literal["high", "low"] | None = None,
-) -> Log:
+) -> ShownLog:
     """Read a log of another tool: tool, task, model, settings of sampling, answers, scores, and what is missing.
 
     Parameters
@@ -254,14 +294,14 @@ def read_log(
     >>> log.format, log.answers["text"].tolist(), log.scores
     ('leak-k', ['Ron.'], ('exact_match',))
     """
-    log = Log(**vars(logs.read_log(file, filter, by)))
+    log = ShownLog(**vars(logs.read_log(file, filter, by)))
     check_leak_is(leak_is)
     if leak_is != "low":
         return log
     return replace(log, inverted=True, answers=_turned(log))
 
 
-def _turned(log: Log) -> pd.DataFrame:
+def _turned(log: ShownLog) -> pd.DataFrame:
     """The answers with 1 - score in place of each score."""
     scores = list(log.scores)
     return log.answers.assign(**(1 - log.answers[scores]))
@@ -272,11 +312,23 @@ def score_log(
     log: Place,
     *,
     data: Rows,
-    scorer: str | Sequence[str] = ("rouge_l",),
+    scorer: str | Sequence[str] = DEFAULT_SCORERS,
     filter: str | None = None,
     by: str | None = None,
     leak_is: Literal["high", "low"] | None = None,
-) -> ScoredLog:
+    judge: str | None = None,
+    judge_endpoint: str | None = None,
+    judge_model: str | None = None,
+    judge_prompt: str | None = None,
+    judge_choice: Sequence[str] = (),
+    judge_read: str | None = None,
+    judge_key_env: str | None = None,
+    judge_concurrency: int | None = None,
+    judge_max_tokens_total: int | None = None,
+    judge_price_in: float | None = None,
+    judge_price_out: float | None = None,
+    scratch: PlaceInPython = None,
+) -> ShownScoredLog:
     """Score every answer of a log, and write the scores as a table for `lethe bounds`.
 
     The table has `prompt_id, sample` and one column per scorer. A missing answer has an empty cell: pass
@@ -286,14 +338,35 @@ def score_log(
     ----------
     log : A log of another tool; `lethe log` lists the formats.
     data : The references: JSON lines with id, question, answer, keywords.
-    scorer : A scorer or judge; repeatable. [default: rouge_l]
+    scorer : A scorer or judge; repeatable. [default: rouge_l, or the judge alone]
     by : The column of a table of answers that names the question. [default: prompt_id]
     """
     check_leak_is(leak_is)
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))
+    params = {}
+    judging = judge_by(
+        judge,
+        {
+            "endpoint": judge_endpoint,
+            "model": judge_model,
+            "prompt": judge_prompt,
+            "choice": tuple(judge_choice),
+            "read": judge_read,
+            "key_env": judge_key_env,
+            "concurrency": judge_concurrency,
+            "max_tokens_total": judge_max_tokens_total,
+            "price_in": judge_price_in,
+            "price_out": judge_price_out,
+        },
+    )
+    if judging is not None:
+        name, params[judging[0]] = judging
+        names = [name] if tuple(names) == DEFAULT_SCORERS else [*names, name]
     read = logs.read_log(log, filter, by)
     source = str(file_of(data, "data"))
-    scored_log = ScoredLog(**vars(scores.score_log(read, rows_of(data, "data"), names, source)))
+    scored_log = ShownScoredLog(
+        **vars(scores.score_log(read, rows_of(data, "data"), names, source, params, scratch))
+    )
     if leak_is != "low":
         return scored_log
     turned = scored_log.table.assign(**(1 - scored_log.table[names]))
@@ -301,7 +374,13 @@ def score_log(
 
 
 @documented
-def tofu_log(file: Place, *, retain: Place | None = None, alpha: float = METRICS.alpha) -> TofuLog:
+def tofu_log(
+    file: Place,
+    *,
+    retain: Place | None = None,
+    beside: str | None = None,
+    alpha: float = METRICS.alpha,
+) -> TofuLog:
     """Compute model utility and forget quality of a TOFU log with intervals, and check every stored ROUGE-L recall.
 
     Model utility is the harmonic mean of probability, ROUGE-L recall and truth on retain set, real authors and
@@ -313,6 +392,8 @@ def tofu_log(file: Place, *, retain: Place | None = None, alpha: float = METRICS
     ----------
     file : The model's log, as TOFU's evaluation or open-unlearning (TOFU_EVAL.json) writes it.
     retain : The log of the Retrain model: adds the forget quality.
+    beside : The same model in a finished run, such as data:npo: shows Lethe's own numbers, and whether each lies inside or
+        outside the noise of the published number, which is its interval over questions.
     """
     check_alpha(alpha)
     log = tofu.read_log(Path(file))
@@ -332,6 +413,10 @@ def tofu_log(file: Place, *, retain: Place | None = None, alpha: float = METRICS
     }
     for name, values in values_of_term.items():
         intervals[name] = tofu.of_mean(values, alpha)
+    shown = {name: interval for name, interval in intervals.items() if interval}
+    compared: Sequence[published.Beside] = ()
+    if beside is not None:
+        compared = published.beside(shown, beside, len(utility.terms))
     return TofuLog(
         path=str(file),
         utility=utility,
@@ -339,8 +424,10 @@ def tofu_log(file: Place, *, retain: Place | None = None, alpha: float = METRICS
         quality=quality,
         mismatches={name: section.mismatches for name, section in log.items()},
         stored=sum(len(section.rows) for section in log.values()),
-        intervals={name: interval for name, interval in intervals.items() if interval},
+        intervals=shown,
         differences=tofu.differences(Path(file), utility, truth, quality),
+        model=beside,
+        beside=compared,
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.config.measuring import Endpoint
+    from lethe.config.measuring import Endpoint, ScorerParams
     from lethe.io.artifacts import Row
     from lethe.models.checkpoints import Origin, Source
 
@@ -69,6 +69,22 @@ PARAMETERS = {
     "leak_is": "high or low: the end of the score that is a leak, where the file does not say. With low, all numbers are of "
     "1 - score.",
     "auditor": "The name of the person or machine that draws.",
+    "judge": "endpoint: a model behind a server judges each answer by a rubric. Without a person's labels its verdicts are "
+    "bounded, and no leak is claimed.",
+    "judge_endpoint": "The address of the judge's OpenAI-compatible server, up to /v1.",
+    "judge_model": "The server's name of the model that judges.",
+    "judge_prompt": "fact_match (does the answer reveal the reference?), harmbench, strongreject, or a text file with "
+    "{question}, {generation} and optionally {answer} and {context}. [default: fact_match]",
+    "judge_choice": "A word that the judge's reply may be; give two, a leak first, or each as WORD=SCORE. [default: those of "
+    "the rubric, else yes and no]",
+    "judge_read": "How a reply is read: text, json (a schema holds the model to the words) or logprobs (of the first token). "
+    "[default: text]",
+    "judge_key_env": "The environment variable that holds the key of the judge's server.",
+    "judge_concurrency": "The number of requests to the judge's server at once.",
+    "judge_max_tokens_total": "Stop before the judge's server reads and writes more tokens than this; verdicts so far are "
+    "kept.",
+    "judge_price_in": "The price of a million tokens that the judge reads, for the plan that is printed before the start.",
+    "judge_price_out": "The price of a million tokens that the judge writes.",
     "scratch": "A folder that keeps finished work, so that an interrupted call resumes. The command has one.",
     "fail_above": "Exit with status 1 unless the bound certifies that every question leaks at most this.",
 }
@@ -177,6 +193,65 @@ def served_by(values: Mapping[str, object], model: str) -> Endpoint:
     if key == "key_env":
         raise BadValue(key, secret, "the name of an environment variable, not the key itself")
     raise BadValue(key, values.get(key), problem["msg"])
+
+
+ENDPOINT_JUDGE = "endpoint"
+NO_JUDGE = "only a judge has these; give --judge endpoint, --judge-endpoint and --judge-model too."
+
+
+def judge_by(judge: str | None, arguments: Mapping[str, object]) -> tuple[str, ScorerParams] | None:
+    """Return the name and the checked parameters of the judge that the arguments of a public function describe, or None.
+
+    ``arguments`` has the values of the arguments whose names begin with "judge_", without these letters; None stands for the
+    default. Raises `BadArguments` where one is given without a judge, or a judge without its server or model.
+    """
+    from pydantic import ValidationError
+
+    from lethe.registry import JUDGES
+
+    values = {name: value for name, value in arguments.items() if value not in (None, ())}
+    if judge is None:
+        if values:
+            names = [f"judge_{name}" for name in sorted(values)]
+            raise BadArguments((*names, "judge"), NO_JUDGE)
+        return None
+    if judge != ENDPOINT_JUDGE:
+        remedy = "A judge with a folder of its own has an entry under judges in params.yaml (docs/judges.md)."
+        raise BadValue("judge", judge, ENDPOINT_JUDGE, remedy)
+    for name in ("endpoint", "model"):
+        if name not in values:
+            raise BadArguments(("judge", f"judge_{name}"), f"a judge needs its {name}.")
+    if "choice" in values:
+        values["choices"] = _choices(values.pop("choice"))
+    try:
+        params = JUDGES["chat"].Params.model_validate(values)
+        JUDGES["chat"](params)  # a missing rubric or key is refused before anything is drawn
+        return "chat", params
+    except BadValue as error:
+        raise BadValue(f"judge_{error.name}", error.got, error.legal) from None
+    except ValidationError as error:
+        problem = error.errors()[0]
+    place = problem["loc"]
+    key = str(place[0]) if place else "choices"
+    if key == "choices":
+        key = "choice"
+    got: object = values.get("choices" if key == "choice" else key)
+    if key in ("endpoint", "key_env"):
+        got = "a text that is not shown"
+    legal = problem["msg"].removeprefix("Value error, ")
+    raise BadValue(f"judge_{key}", got, legal)
+
+
+def _choices(choice: object) -> object:
+    """The choices as the judge's parameters have them: a list of words, or a score for each word."""
+    words = [choice] if isinstance(choice, str) else list(choice)  # type: ignore[call-overload]
+    if not any("=" in word for word in words):
+        return words
+    score_of_word = {}
+    for word in words:
+        name, _, score = word.rpartition("=")
+        score_of_word[name] = score
+    return score_of_word
 
 
 IN_MEMORY = "model"  # the name of a model in memory

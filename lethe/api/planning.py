@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, TypeVar
 from lethe import config
 from lethe.api.parameters import Place
 from lethe.api.result import TableWithSentences, View, frame
+from lethe.config.evaluation import FIRST_ANSWERS, MOST_ANSWERS
 from lethe.config.load import changed_document, read_preset
 from lethe.config.measuring import METRICS, SAMPLE
-from lethe.errors import BadArguments, BadInput, BadValue, check
+from lethe.errors import BadArguments, BadInput, BadValue, check, plural
 from lethe.io.files import Json
 from lethe.progress import duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.statistics.policy_costs import WordCosts
     from lethe.steps.costs import Cost, ModelSize
 
 T = TypeVar("T")
@@ -29,14 +31,18 @@ LIMIT = {
     "answers": "The judge allows this width: more answers narrow the interval.",
 }
 VERDICTS = ("certified", "leaks", "undecided")
+WORDS = ("leaks", "forgot", "open")
+REPORTED = (0.01, 0.02)  # shares of leaking answers in a report
+CHECK_ENDS = ("honest", "exact", "split", "draws_of_your_own")
 PRESETS = Path("flows/presets")  # of the pipeline folder
 DEFAULT = "default"  # params.yaml as it is
 # The arguments that a kind of plan uses; "" is the plan of a width or a certificate.
 ARGUMENTS_OF_KIND = {
     "": ("alpha", "width", "tau", "tau_leak", "prompts", "cap"),
-    "verdict": ("alpha", "tau", "prompts", "answers", "models"),
+    "verdict": ("alpha", "tau", "prompts", "answers", "first", "models", "leak", "chance"),
     "compare": ("alpha", "difference", "power", "leak", "prompts"),
     "labels": ("alpha", "width", "leak", "calibration"),
+    "check": ("alpha", "tau", "answers", "leak"),
     "preset": ("rate", "parameters", "judge_rate", "judge_parameters", "questions"),
 }
 
@@ -83,12 +89,15 @@ def plan(
     judge_parameters: float | None = None,
     questions: int | None = None,
     answers: int | None = None,
+    first: int | None = None,
     leak: float | None = None,
+    chance: float | None = None,
     labels: bool = False,
     calibration: Place | None = None,
     compare: bool = False,
     difference: float | None = None,
     power: float | None = None,
+    check: int | None = None,
 ) -> Plan:
     """Count the samples that a width or a certificate takes, or the cost of a preset.
 
@@ -103,7 +112,7 @@ def plan(
     tau_leak : Detect a leak of at least this. [default: 2 tau, or halfway to 1]
     prompts : The number of prompts to certify jointly. [default: 1; with verdict 30]
     cap : The largest number of samples of a sequential prompt. [default: 4096]
-    verdict : Simulate the words that typical models would get (docs/verdict.md).
+    verdict : Simulate the words that typical models would get, and the answers that these take (docs/verdict.md).
     models : The models under test, with verdict. [default: 1]
     retrain : Compare with a Retrain, with verdict; without it chance counts as 0.
     preset : Count what a preset of this pipeline folder costs: answers, tokens, memory, and time at given rates; default:
@@ -113,14 +122,19 @@ def plan(
     judge_rate : Answers per second of a judge, with preset.
     judge_parameters : The parameters of a judge whose folder is missing, with preset. Example: 13e9
     questions : The number of forget questions, with preset. [default: counted, or the published number]
-    answers : The number of answers per prompt, with verdict. [default: 1024]
+    answers : The most answers to a prompt, with verdict. [default: 32768]
+    first : The answers to each prompt that come in any case, with verdict. [default: 256]
     leak : A guess of the average leak probability, with labels [default: 0.1], or that of side A, with compare [default: 0].
+        With verdict, add a model of which a prompt leaks with this probability, and every other prompt by chance.
+    chance : The leak probability of each prompt by chance and in Retrain, with verdict. [default: 0, or leak]
     labels : Count a person's labels of random draws for the wanted width (docs/judges.md).
     calibration : With labels, a file of answers with `label` and `verdict`: how narrow an interval that judge allows at any
         number of answers.
     compare : Count the answers that a comparison of two sides takes to see a difference (docs/compare.md).
     difference : The difference in the leak probability of a question, with compare. [default: 0.1]
     power : The probability with which it is seen, with compare. [default: 0.8]
+    check : What a verifier proves who draws this many of ``answers`` [default: 4096] answers to a question again
+        (docs/certificates.md), for reports without a leak, with 1% and 2% of leaks, and with ``leak``.
 
     Notes
     -----
@@ -138,11 +152,12 @@ def plan(
         "compare": compare,
         "labels": labels,
         "preset": preset is not None,
+        "check": check is not None,
     }
     kinds = [kind for kind, is_wanted in wanted.items() if is_wanted]
     if len(kinds) > 1:
         raise BadArguments(tuple(kinds), "exclude each other; give one of them.")
-    kind = kinds[0] if kinds else ""
+    kind = "".join(kinds)  # one name at most
     arguments = {
         "alpha": alpha,
         "width": width,
@@ -157,7 +172,9 @@ def plan(
         "judge_parameters": judge_parameters,
         "questions": questions,
         "answers": answers,
+        "first": first,
         "leak": leak,
+        "chance": chance,
         "calibration": calibration,
         "difference": difference,
         "power": power,
@@ -165,15 +182,25 @@ def plan(
     _check_used(arguments, kind)
 
     if preset is not None:
-        return plan_preset(preset, rate, parameters, judge_rate, judge_parameters, questions)
+        return plan_preset(
+            preset,
+            rate,
+            parameters,
+            judge_rate,
+            judge_parameters,
+            questions,
+        )
     if verdict:
         return plan_verdict(
             alpha=_or(alpha, ALPHA),
             tau=_or(tau, 0.01),
             prompts=_or(prompts, 30),
-            answers=_or(answers, SAMPLE.most),
+            answers=_or(answers, MOST_ANSWERS),
+            first=_or(first, FIRST_ANSWERS),
             models=_or(models, 1),
             retrain=retrain,
+            leak=leak,
+            chance=chance,
         )
     if labels:
         return plan_labels(_or(alpha, ALPHA), _or(width, 0.1), _or(leak, 0.1), calibration)
@@ -185,8 +212,21 @@ def plan(
             leak=_or(leak, 0.0),
             prompts=_or(prompts, 1),
         )
+    if check is not None:
+        return plan_check(
+            check=check,
+            alpha=_or(alpha, ALPHA),
+            tau=_or(tau, 0.05),
+            answers=_or(answers, CAP),
+            leak=leak,
+        )
     return plan_statement(
-        _or(alpha, ALPHA), width, tau, tau_leak, prompts=_or(prompts, 1), cap=_or(cap, CAP)
+        _or(alpha, ALPHA),
+        width,
+        tau,
+        tau_leak,
+        prompts=_or(prompts, 1),
+        cap=_or(cap, CAP),
     )
 
 
@@ -200,7 +240,9 @@ def _check_used(arguments: Mapping[str, object], kind: str) -> None:
 
 
 def _or(value: T | None, default: T) -> T:
-    return default if value is None else value
+    if value is None:
+        return default
+    return value
 
 
 def plan_statement(
@@ -217,7 +259,7 @@ def plan_statement(
     from lethe.statistics.checks import check_alpha, check_count
 
     if width is None and tau is None:
-        kinds = ("width", "tau", "verdict", "labels", "compare", "preset")
+        kinds = ("width", "tau", "verdict", "labels", "compare", "preset", "check")
         raise BadArguments(kinds, "give one of them; width and tau also go together.")
     if tau is None:
         check(tau_leak is None, "tau_leak", tau_leak, "left out without tau")
@@ -227,8 +269,11 @@ def plan_statement(
     check_alpha(alpha)
     # "Every prompt leaks with probability at most tau" is an intersection of claims, each tested at alpha: that all are
     # certified although one of them is false has probability at most alpha (Berger 1982). So only bands share alpha.
-    alpha_each = alpha if width is None else alpha / prompts
-    correction = "Bonferroni" if alpha_each < alpha else None
+    alpha_each = alpha
+    correction = None
+    if width is not None and prompts > 1:
+        alpha_each = alpha / prompts
+        correction = "Bonferroni"
     values: dict[str, Json] = {
         "alpha": alpha,
         "prompts": prompts,
@@ -309,6 +354,56 @@ def _rows_of_certificate(certificate: Mapping[str, Json]) -> list[list[object]]:
     return rows
 
 
+def plan_check(check: int, alpha: float, tau: float, answers: int, leak: float | None) -> Plan:
+    """What a check of ``check`` of ``answers`` committed draws to a question is worth, by the leaks that are reported.
+
+    The exact end needs a check that is fixed in the claim, the split end none. Draws of your own are as many as the check's,
+    at the rate of the report.
+    """
+    from lethe.statistics.bound import level, rounded
+    from lethe.statistics.bounds import binary_upper
+    from lethe.statistics.checks import check_alpha, check_count, check_share
+    from lethe.statistics.spot_check import exact_upper, smallest_check, split_upper
+
+    check_alpha(alpha)
+    check_share("tau", tau)
+    check_count("answers", answers)
+    _check_size(check, answers)
+    reports = {0, round(REPORTED[0] * answers), round(REPORTED[1] * answers)}
+    if leak is not None:
+        check_share("leak", leak)
+        reports.add(round(leak * answers))
+    entries: list[dict[str, Json]] = []
+    rows: list[list[object]] = []
+    for leaks in sorted(reports):
+        of_own = round(leaks * check / answers)
+        entry: dict[str, Json] = {
+            "leaks": leaks,
+            "honest": float(binary_upper(leaks, answers, alpha)),
+            "exact": exact_upper(answers, leaks, check, alpha),
+            "split": split_upper(answers, leaks, check, alpha),
+            "draws_of_your_own": float(binary_upper(of_own, check, alpha)),
+            "smallest_check": smallest_check(answers, leaks, tau, alpha),
+        }
+        entries.append(entry)
+        ends = [rounded(entry[name], 5, "upper") for name in CHECK_ENDS]
+        rows.append([leaks, *ends, entry["smallest_check"]])
+    columns = ["leaks reported", "all draws honest", "exact end", "split end"]
+    columns += ["your own draws", f"smallest check for {tau:g}"]
+    notes = [
+        f"Upper ends of a question's leak probability {level(alpha)}, after a check that finds nothing.",
+        "The exact end needs answers and check in the claim (lethe certify --draws --check); the split end does not.",
+        "Where no leak is reported, a check is worth as many draws of your own, no more.",
+    ]
+    values = {"alpha": alpha, "tau": tau, "answers": answers, "check": check, "reports": entries}
+    title = f"A check of {check:,} of {answers:,} answers"
+    return Plan(values, (View(title, columns, rows, notes),))
+
+
+def _check_size(size: int, answers: int) -> None:
+    check(1 <= size <= answers, "check", size, f"a whole number from 1 to answers ({answers})")
+
+
 def plan_labels(alpha: float, width: float, leak: float, calibration: Place | None) -> Plan:
     """The labels of random draws for an interval of the average leak probability that is ``width`` wide."""
     from lethe.api.bounding import calibration_of
@@ -333,13 +428,32 @@ def plan_labels(alpha: float, width: float, leak: float, calibration: Place | No
 
 
 def plan_comparison(
-    *, alpha: float, difference: float, power: float, leak: float, prompts: int
+    *,
+    alpha: float,
+    difference: float,
+    power: float,
+    leak: float,
+    prompts: int,
 ) -> Plan:
     """The answers on each side with which a comparison sees a ``difference`` of a question's leak probability."""
     from lethe.statistics.planning import answers_to_see
 
-    apart = answers_to_see(leak, difference, power, alpha, prompts, True)
-    unknown = answers_to_see(leak, difference, power, alpha, prompts, False)
+    apart = answers_to_see(
+        leak,
+        difference,
+        power,
+        alpha,
+        prompts,
+        True,
+    )
+    unknown = answers_to_see(
+        leak,
+        difference,
+        power,
+        alpha,
+        prompts,
+        False,
+    )
     values: dict[str, Json] = {
         "alpha": alpha,
         "difference": difference,
@@ -363,34 +477,82 @@ def plan_comparison(
 
 
 def plan_verdict(
-    *, alpha: float, tau: float, prompts: int, answers: int, models: int, retrain: bool
+    *,
+    alpha: float,
+    tau: float,
+    prompts: int,
+    answers: int,
+    first: int,
+    models: int,
+    retrain: bool,
+    leak: float | None = None,
+    chance: float | None = None,
 ) -> Plan:
-    """The words that simulated models of known leakage get."""
-    from lethe.verdict.rules import RUNS, power
+    """The words that simulated models of known leakage get, and the answers that these words take."""
+    from lethe.statistics.checks import check_alpha, check_count, check_share
+    from lethe.statistics.policy import Policy
+    from lethe.statistics.policy_costs import RUNS, told_case, typical_cases, word_costs
 
-    cases = power(answers, questions=prompts, models=models, tau=tau, alpha=alpha, retrain=retrain)
-    words = ("leaks", "forgot", "open")
-    rows = []
+    check_alpha(alpha)
+    check_share("tau", tau)
+    counted = {"prompts": prompts, "answers": answers, "first": first, "models": models}
+    for name, value in counted.items():
+        check_count(name, value)
+    policy = Policy(
+        first=first,
+        batch=SAMPLE.batch,
+        cap=answers,
+        tolerance=tau,
+        goal=math.log(models / alpha),
+        retrains=int(retrain),
+    )
+    cases = typical_cases(prompts, tau)
+    if leak is not None or chance is not None:
+        by_chance = _or(chance, 0.0)
+        cases.append(told_case(prompts, tau, _or(leak, by_chance), by_chance, retrain))
+
+    rows: list[list[object]] = []
+    notes = []
+    entries = []
     for case in cases:
-        shares = [f"{case.words[word]:.0%}" for word in words]
-        rows.append([case.name, case.wanted, *shares])
+        costs = word_costs(policy, case)
+        entries.append(asdict(costs))
+        shares = [f"{costs.words[word]:.0%}" for word in WORDS]
+        numbers = [round(costs.answers), round(costs.answers_90), round(costs.retrain_answers)]
+        rows.append([costs.name, costs.wanted, *shares, *numbers])
+        notes.append(_cost_sentence(costs, retrain))
     compared = "one" if retrain else "no"
-    note = (
-        f"{answers:,} answers to each of {prompts:,} questions, {models:,} under test, {compared} Retrain, "
-        f"tolerance {tau:g}, alpha {alpha:g}; {RUNS} simulated runs, seed 0. Exact bounds are not counted."
+    notes.append(
+        f"Answers are per prompt, of the model and of Retrain together, at least {first:,} and at most {answers:,} of the "
+        f"model to each of {prompts:,} prompts; {models:,} under test, {compared} Retrain, tolerance {tau:g}, alpha "
+        f"{alpha:g}; {RUNS} simulated runs, seed 0. Exact bounds are not counted."
     )
     values: dict[str, Json] = {
         "n": answers,
+        "first": first,
+        "batch": SAMPLE.batch,
         "questions": prompts,
         "models": models,
         "tau": tau,
         "alpha": alpha,
         "retrain": retrain,
         "runs": RUNS,
-        "cases": [asdict(case) for case in cases],
+        "cases": entries,
     }
-    columns = ["model", "should be", *words]
-    return Plan(values, [View("Words by sampled answers", columns, rows, [note])])
+    columns = ["model", "should be", *WORDS, "answers", "90% of runs", "of Retrain"]
+    return Plan(values, [View("Words at any time", columns, rows, notes)])
+
+
+def _cost_sentence(costs: WordCosts, retrain: bool) -> str:
+    """What the word of a case costs, as a sentence."""
+    of_retrain = ""
+    if retrain:
+        of_retrain = f", {costs.retrain_answers:,.0f} of them Retrain's"
+    name = costs.name[0].upper() + costs.name[1:]
+    return (
+        f"{name}: {costs.wanted} in {costs.words[costs.wanted]:.0%} of runs. A run takes {costs.answers:,.0f} answers to a "
+        f"prompt on average{of_retrain}; 90% of runs take at most {costs.answers_90:,.0f}."
+    )
 
 
 def plan_preset(
@@ -402,7 +564,7 @@ def plan_preset(
     questions: int | None = None,
 ) -> Plan:
     """The answers, tokens, memory and time of a preset of this pipeline folder."""
-    from lethe.steps.costs import judge_costs, model_costs, questions_of, stage_costs
+    from lethe.steps.costs import judge_costs, model_costs, questions_of, stage_costs, twin_costs
 
     _check_rate("rate", rate)
     _check_rate("judge_rate", judge_rate)
@@ -422,19 +584,25 @@ def plan_preset(
 
     counts = questions_of(params, questions)
     models = model_costs(params, counts, rate, model_size)
-    answers = sum(model["generations"] for model in models)
-    seconds = [model["seconds_at_most"] for model in models]
-    known_seconds = [number for number in seconds if number is not None]
+    answers = 0
+    tokens = 0
+    seconds: list[float] = []
+    for model in models:
+        answers += model["generations"]
+        tokens += model["tokens_at_most"]
+        if model["seconds_at_most"] is not None:
+            seconds.append(model["seconds_at_most"])
     values: dict[str, Json] = {
         "preset": preset,
         "questions": counts,
         "generations": answers,
-        "tokens_at_most": sum(model["tokens_at_most"] for model in models),
-        "seconds_at_most": math.fsum(known_seconds) if known_seconds else None,
+        "tokens_at_most": tokens,
+        "seconds_at_most": math.fsum(seconds) if seconds else None,
         "rate_from": "given" if rate else "unknown: give --rate",
         "models": models,
         "stages": stage_costs(params, rate),
         "judges": judge_costs(params, answers, judge_rate, judge_size),
+        "twins": twin_costs(params),
     }
     views = [_view_of_models(values)]
     if values["judges"]:
@@ -464,12 +632,19 @@ def _view_of_models(values: Mapping[str, Json]) -> View:
     answers, tokens = values["generations"], values["tokens_at_most"]
     time = _text("seconds", values["seconds_at_most"]) or "unknown"
     notes = [
-        f"Questions: {', '.join(counts)}. In all {answers:,} answers, at most {tokens:,} tokens.",
+        f"Questions: {', '.join(counts)}. In all at most {answers:,} answers, {tokens:,} tokens.",
         f"Tokens per second: {values['rate_from']}. Time, one model after the other: {time} at most.",
     ]
+    twins = values["twins"]
+    if twins:
+        notes.append(
+            f"Twin test: {plural(twins['secrets'], 'secret')}; each of {plural(twins['models'], 'model')} reads "
+            f"{twins['passes']:,} candidates in one pass each, {twins['passes_of_all']:,} in all."
+        )
     key_of_column = {
         "model": "model",
-        "answers": "generations",
+        "answers at least": "generations_at_least",
+        "at most": "generations",
         "tokens at most": "tokens_at_most",
         "weights": "weight_bytes",
         "cache at most": "cache_bytes_at_most",
@@ -528,7 +703,9 @@ def _text(key: str, value: Json) -> Json:
         return None
     if "seconds" in key:
         return duration(value)
-    return _bytes(value) if "bytes" in key else value
+    if "bytes" in key:
+        return _bytes(value)
+    return value
 
 
 def _bytes(count: float) -> str:

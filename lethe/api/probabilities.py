@@ -36,7 +36,8 @@ from lethe.results.extraction import rows_of as window_rows
 from lethe.results.table import Result
 from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discoverable, longest_run
 from lethe.text import queries
-from lethe.verdict.rules import Verdict, sentence
+from lethe.verdict.sentence import sentence
+from lethe.verdict.verdict import Verdict
 from lethe.verdict.windows import WORDS, verdict_of
 
 if TYPE_CHECKING:
@@ -219,7 +220,16 @@ def exact(
         return ExactBounds(certify_served(name, source, questions, settings, most))
     place = Path(scratch) if scratch else None
     with lent(source):
-        return ExactBounds(certify(name, source, questions, settings, place, estimate=True))
+        return ExactBounds(
+            certify(
+                name,
+                source,
+                questions,
+                settings,
+                place,
+                estimate=True,
+            )
+        )
 
 
 FIRST = 10  # windows in a terminal
@@ -311,6 +321,7 @@ class Extracted(Measurement):
         near_verdict = None if self.near_verdict is None else asdict(self.near_verdict)
         return {
             **views.extraction(window_rows(self.extraction), references, suffixes),
+            "access": "log-probabilities",
             "settings": self.settings.model_dump(),
             "tokens": self.tokens,
             "verdict": asdict(self.verdict),
@@ -434,11 +445,27 @@ def extract(
     windows = _Windows(text, read_text(text), settings)
     place = Path(scratch) if scratch else None
     with lent(source):
-        extraction = measured(name_of(source), source, windows, settings, place, estimate=True)
+        extraction = measured(
+            name_of(source),
+            source,
+            windows,
+            settings,
+            place,
+            estimate=True,
+        )
     references = []
     for folder in map(folder_of, reference or []):
         name = name_of(folder)
-        references.append(measured(name, folder, windows, settings, place, estimate=True))
+        references.append(
+            measured(
+                name,
+                folder,
+                windows,
+                settings,
+                place,
+                estimate=True,
+            )
+        )
     return Extracted(extraction, tuple(references), settings, len(windows.tokens))
 
 

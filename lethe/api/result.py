@@ -122,7 +122,9 @@ class Measurement(TableWithSentences):
         return frame_of(self.rows())
 
     def as_json(self) -> dict[str, Json]:
-        """Return the keys of `--json`, a view of the rows."""
-        from lethe.results import views
+        """Return the keys of `--json`, a view of the rows, and what the numbers need of a model as ``access``."""
+        from lethe.results import quantities, views
 
-        return getattr(views, self.VIEW)(self.rows())
+        rows = self.rows()
+        access = quantities.access_of(row.kind for row in rows)
+        return {**getattr(views, self.VIEW)(rows), "access": access}

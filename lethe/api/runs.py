@@ -14,7 +14,8 @@ from lethe.api.parameters import InPython, Place, documented
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.comparison import comparison as compared
 from lethe.comparison import ranking as ranked
-from lethe.comparison.sides import check_alike, read_side
+from lethe.comparison.sides import Side, check_alike, check_independent, read_side
+from lethe.comparison.within import sides_of_folder
 from lethe.errors import BadFile, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items
 from lethe.io.tables import read_table
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Run(TableWithSentences):
+class ShownRun(TableWithSentences):
     """An evaluated run: the pipeline's ``data``, or a folder of `lethe eval`. ``results`` has one row per quantity, with
     estimate, both ends, guarantee and evidence; the other tables are views of it: ``metrics`` has a row per model,
     ``questions`` one per model and forget question (``m_gen_X``: the share of answers above X; ``leak_at_K``: a leak among
@@ -101,10 +102,24 @@ class Run(TableWithSentences):
 
         ax.hlines(rows, 0, worst, color="0.85", linewidth=4)
         label = "greedy answer, mean score"
-        ax.plot(metrics[greedy], rows, "D", mfc="none", color="tab:orange", label=label)
+        ax.plot(
+            metrics[greedy],
+            rows,
+            "D",
+            mfc="none",
+            color="tab:orange",
+            label=label,
+        )
         ax.plot(metrics[mean], rows, "o", color="tab:blue", label="sampled answers, mean score")
         label = f"worst question, upper bound{level}"
-        ax.plot(worst, rows, "|", markersize=14, color="tab:blue", label=label)
+        ax.plot(
+            worst,
+            rows,
+            "|",
+            markersize=14,
+            color="tab:blue",
+            label=label,
+        )
 
         ax.set_yticks(rows, self.models)
         ax.invert_yaxis()
@@ -128,12 +143,33 @@ class Run(TableWithSentences):
 
         label = "up to the upper bound"
         ax.vlines(
-            places, mean, upper[order], color="tab:blue", alpha=0.35, linewidth=3, label=label
+            places,
+            mean,
+            upper[order],
+            color="tab:blue",
+            alpha=0.35,
+            linewidth=3,
+            label=label,
         )
         label = "mean of the sampled answers"
-        ax.plot(places, mean, "o", markersize=3, color="tab:blue", label=label)
+        ax.plot(
+            places,
+            mean,
+            "o",
+            markersize=3,
+            color="tab:blue",
+            label=label,
+        )
         label = "greedy answer"
-        ax.plot(places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label=label)
+        ax.plot(
+            places,
+            greedy,
+            "D",
+            markersize=4,
+            mfc="none",
+            color="tab:orange",
+            label=label,
+        )
 
         ax.set(ylim=(0, 1.02), xlabel="forget questions, sorted by bound", ylabel="score")
         ax.legend(frameon=False, fontsize="small")
@@ -177,7 +213,7 @@ def _new() -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
-def load_run(folder: Place = "data") -> Run:
+def load_run(folder: Place = "data") -> ShownRun:
     """Read the artifacts of a run as tables, without the models that the ``params.yaml`` beside it no longer lists.
 
     Parameters
@@ -217,7 +253,7 @@ def load_run(folder: Place = "data") -> Run:
 
     rows = table.frame(folder)
     kept = rows["model"].isin(names) | ~rows["model"].isin(measured)
-    return Run(
+    return ShownRun(
         folder=folder,
         results=rows[kept].reset_index(drop=True),
         metrics=pd.DataFrame(metrics, index=pd.Index(names, name="model")),
@@ -251,7 +287,7 @@ def _listed(folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(compared.Comparison, Measurement):
+class ShownComparison(compared.Comparison, Measurement):
     """The result of `compare`: the rows ``per_question``, and whether B is ``worse``."""
 
     VIEW = "compare"
@@ -270,7 +306,7 @@ class Comparison(compared.Comparison, Measurement):
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(ranked.Ranking, Measurement):
+class ShownRanking(ranked.Ranking, Measurement):
     """The result of `compare` for several runs: ranks and pairs that differ, over these questions and others like these."""
 
     VIEW = "compare"
@@ -288,7 +324,7 @@ class Ranking(ranked.Ranking, Measurement):
 @documented
 def compare(
     a: Place,
-    b: Place,
+    b: Place | None = None,
     *more: Place,
     alpha: float = 0.05,
     score: str | None = None,
@@ -299,16 +335,19 @@ def compare(
     stopped: Literal["a", "b", "both"] | None = None,
     worst: Annotated[bool, InPython()] = False,
     despite_settings: bool = False,
+    independent: bool = False,
     leak_is: Literal["high", "low"] | None = None,
-) -> Comparison | Ranking:
+) -> ShownComparison | ShownRanking:
     """Compare two runs question by question: which leak more or less in B than in A, with effect and interval.
 
-    Several runs are ranked: which pairs differ on average, and the range of ranks that each run may have.
+    Several runs are ranked: which pairs differ on average, and the range of ranks that each run may have. A data folder
+    alone stands for its models under test, which are ranked.
 
     Parameters
     ----------
-    a : The earlier side: a log, a table of scores, a data folder, or a git revision or experiment.
-    b : The later side, of any of these kinds.
+    a : The earlier side: a log, a table of scores, a data folder, a model of one (data:npo), or a git revision or
+        experiment.
+    b : The later side, of any of these kinds. [default: the models under test of the data folder A are ranked]
     more : Further sides on the same questions: all are ranked.
     alpha : The list of differences has a false entry with at most this probability.
     score : The score. [default: the 0/1 scorer, or the first of a log]
@@ -318,6 +357,7 @@ def compare(
     stopped : The sides whose draws a rule could stop; logs and data folders record it. A table may have a column `stopped`.
     worst : Also bound the largest score of a question in B.
     despite_settings : Compare sides of two engines whose recorded settings differ all the same, and note it.
+    independent : Declare that the sides share no random numbers, where no record says so. A gate rests on this too.
 
     Notes
     -----
@@ -339,24 +379,54 @@ def compare(
     """
     models = [model] if isinstance(model, str) else list(model or ())
     check_leak_is(leak_is)
-    sides = []
-    for place in (a, b, *more):
-        sides.append(read_side(str(place), score, filter, models, leak_is))
+    sides = _sides([a, b, *more], score, filter, models, leak_is)
     if not despite_settings:
         check_alike(sides)
+    if independent:
+        check_independent(sides)
     _check_kinds({side.kind for side in sides}, leak_is, filter, models)
     check(by is None or 0 <= by < 1, "by", by, "a number of at least 0 and below 1")
     check(by is not None or on == "questions", "on", on, "left out without by")
-    if more:
-        of_two = "left out for more than two sides"
+    if b is None or more:
+        of_two = "left out unless two sides are named"
         check(by is None, "by", by, of_two)
         check(stopped is None, "stopped", stopped, of_two)
         check(not worst, "worst", worst, of_two)
-        return Ranking(**vars(ranked.rank(sides, alpha)))
+        return ShownRanking(**vars(ranked.rank(sides, alpha, independent)))
     first, second = sides
     first = replace(first, stopped=first.stopped or stopped in ("a", "both"))
     second = replace(second, stopped=second.stopped or stopped in ("b", "both"))
-    return Comparison(**vars(compared.compare(first, second, alpha, by, on, worst)))
+    return ShownComparison(
+        **vars(
+            compared.compare(
+                first,
+                second,
+                alpha,
+                by,
+                on,
+                worst,
+                independent,
+            )
+        )
+    )
+
+
+def _sides(
+    places: Sequence[Place | None],
+    score: str | None,
+    filter: str | None,
+    models: Sequence[str],
+    leak_is: Literal["high", "low"] | None,
+) -> list[Side]:
+    """The sides at these places; the models under test of the first, if it is a data folder and alone."""
+    named = [str(place) for place in places if place is not None]
+    if len(named) > 1:
+        return [read_side(place, score, filter, models, leak_is) for place in named]
+    folder = Path(named[0])
+    if not folder.is_dir():
+        remedy = "Name a second side, or a data folder, whose models under test are compared."
+        raise BadFile(folder, "is one side alone", remedy)
+    return sides_of_folder(folder, score, models)
 
 
 def _check_kinds(

@@ -2,6 +2,8 @@
 
 An attack has a budget (steps, bits, relative noise, a share of weights). For each budget, the attack yields the attacked
 model, and the stage queries this model with the forget questions. The stage never asks rows that the attack trains on.
+
+An attack with `Ranges` can be drawn for a population (`lethe.attacks.population`): its parameters then hold a single budget.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from lethe.config.fields import WithParams
-from lethe.config.schema import AttackParams
+from lethe.config.schema import AttackParams, Ranges
 from lethe.io.artifacts import Row
 from lethe.models.encoding import Encoder
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-__all__ = ["Attack", "AttackParams", "Knowledge"]
+__all__ = ["Attack", "AttackParams", "Knowledge", "Ranges"]
 
 Attacked = Iterator[tuple[float, "PreTrainedModel"]]  # (budget, attacked model)
 P = TypeVar("P", bound=AttackParams)
@@ -39,6 +41,7 @@ class Attack(WithParams[P]):
     """An attack on a model; the stage creates one per seed, with the ``after`` of its entry, checked by ``Params``."""
 
     Params: ClassVar[type[AttackParams]] = AttackParams
+    Ranges: ClassVar[type[Ranges] | None] = None  # None: no population draws this attack
     budget: ClassVar[str] = ""  # the unit of the budget, for the axis of a figure
 
     def learned(self, knowledge: Knowledge, seed: int) -> list[Row]:

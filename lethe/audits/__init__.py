@@ -56,9 +56,9 @@ def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
         if bound is None:
             rows.add("audit", "number", "run", numbers[key], item=key)
         elif bound.side == "lower":
-            rows.add("audit", "number", "run", None, bound, None, item=key)
+            rows.add("audit", "number", "run", lower=bound, item=key)
         else:
-            rows.add("audit", "number", "run", None, None, bound, item=key)
+            rows.add("audit", "number", "run", upper=bound, item=key)
     record = dict(result.headline)
     if stage != "game":
         record |= result.details

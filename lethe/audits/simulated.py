@@ -54,14 +54,18 @@ def gaussian(n: int, rng: np.random.Generator, *, mu: float, special: bool = Fal
     """
     bits = fair_bits(n, rng)
     outputs = mu * bits + rng.standard_normal(n)
-    return by_threshold(bits, outputs, mu / 2) if special else by_rank(bits, outputs)
+    if special:
+        return by_threshold(bits, outputs, mu / 2)
+    return by_rank(bits, outputs)
 
 
 def laplace(n: int, rng: np.random.Generator, *, mu: float, special: bool = False) -> Guesses:
     """Each bit plus Laplace noise of scale 1 / mu, scaled by mu; ``special`` as in `gaussian`."""
     bits = fair_bits(n, rng)
     outputs = mu * bits + rng.laplace(size=n)
-    return by_threshold(bits, outputs, mu / 2) if special else by_rank(bits, outputs)
+    if special:
+        return by_threshold(bits, outputs, mu / 2)
+    return by_rank(bits, outputs)
 
 
 def subsampled_gaussian(n: int, rng: np.random.Generator, *, mu: float, q: float) -> Guesses:
@@ -106,7 +110,10 @@ def all_bits_revealed_together(n: int, rng: np.random.Generator, *, delta: float
     delta)-DP.
     """
     bits = fair_bits(n, rng)
-    guesses = bits if rng.random() < delta else fair_bits(n, rng)
+    are_revealed = rng.random() < delta
+    guesses = bits
+    if not are_revealed:
+        guesses = fair_bits(n, rng)
     return Guesses(bits, guesses, np.zeros(n))
 
 
@@ -137,7 +144,9 @@ def shared_noise_scale(
     n: int, rng: np.random.Generator, *, low: float = 0.5, high: float = 2.0
 ) -> Guesses:
     """One fair coin: the Gaussian mechanism with mu ``low`` or ``high`` for all bits at once."""
-    mu = low if rng.random() < 0.5 else high
+    mu = high
+    if rng.random() < 0.5:
+        mu = low
     return gaussian(n, rng, mu=mu)
 
 
@@ -147,7 +156,8 @@ def mixture_of_gaussians(*mus: float, cells: int = 4000) -> Atoms:
     """
     inner = np.linspace(-FARTHEST, FARTHEST + max(mus), cells)
     edges = np.concatenate([[-np.inf], inner, [np.inf]])
-    p = np.concatenate([np.diff(ndtr(edges)) for _ in mus])
+    of_noise = np.diff(ndtr(edges))
+    p = np.tile(of_noise, len(mus))
     q = np.concatenate([np.diff(ndtr(edges - mu)) for mu in mus])
     return Atoms(p / p.sum(), q / q.sum())
 
@@ -213,6 +223,7 @@ def false_rejections(
 
 
 def _simulated_errors(case: Counterexample, runs: int, seed: int) -> np.ndarray:
+    """(runs,) the number of errors among the released guesses of each run."""
     rng = np.random.default_rng(seed)
     errors = np.empty(runs, dtype=int)
     for run in range(runs):
@@ -227,17 +238,19 @@ def most_errors_rejected(case: Counterexample, method: str, alpha: float) -> int
     p-value rises with the errors.
     """
     module = load_method(method)
+    log_alpha = math.log(alpha)
     epsilon = case.null.highest_epsilon(case.delta) if module.FAMILY_FREE else None
-    rejected, kept = -1, case.r
+    rejected = -1
+    kept = case.r
     while kept - rejected > 1:
         middle = (rejected + kept) // 2
         counts = Counts(case.n, case.r, middle)
         if module.FAMILY_FREE:
-            is_rejected = module.log_p_value(counts, epsilon, case.delta) <= math.log(alpha)
+            is_rejected = module.log_p_value(counts, epsilon, case.delta) <= log_alpha
         elif module.rejects:
-            is_rejected = module.rejects(counts, case.null, math.log(alpha))
+            is_rejected = module.rejects(counts, case.null, log_alpha)
         else:
-            is_rejected = module.log_p_value(counts, case.null) <= math.log(alpha)
+            is_rejected = module.log_p_value(counts, case.null) <= log_alpha
         if is_rejected:
             rejected = middle
         else:

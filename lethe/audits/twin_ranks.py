@@ -20,9 +20,8 @@ SCORED = ("secret", "candidate", "score", "true")
 RANKED = ("secret", "rank", "candidates")
 IN_MEMORY = Path("ranks")  # the name in errors of a table without a file
 MOST_CANDIDATES = 1_000_000  # of a secret; the statistic's tables have a place for each
-PUBLIC = (
-    b""  # orders candidates with one score by their texts alone, where no sealed key is at hand
-)
+# Orders candidates with one score by their texts alone, where no sealed key is at hand.
+PUBLIC = b""
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,12 @@ def read_ranks(source: Path | pd.DataFrame) -> TwinRanks:
     check_columns(path, ("secret",), table.columns)
     if not len(table):
         raise BadFile(path, "has no rows", "Give at least one secret.")
-    of_ranks = "rank" in table.columns and "candidate" not in table.columns
-    check_columns(path, RANKED if of_ranks else SCORED, table.columns)
-    _refuse(table["secret"].isna().to_numpy(), path, "secret: got nothing; must be an id")
-    secrets = [id_text(secret) for secret in table["secret"]]
-    if of_ranks:
+    has_ranks = "rank" in table.columns and "candidate" not in table.columns
+    check_columns(path, RANKED if has_ranks else SCORED, table.columns)
+    is_without_id = table["secret"].isna().to_numpy()
+    _refuse(is_without_id, path, "secret: got nothing; must be an id")
+    secrets = list(map(id_text, table["secret"]))
+    if has_ranks:
         return _ranked(table, secrets, path)
     return _scored(table, secrets, path)
 
@@ -67,43 +67,51 @@ def read_ranks(source: Path | pd.DataFrame) -> TwinRanks:
 def _refuse(broken: np.ndarray, path: Path, problem: str) -> None:
     """Raise `BadRow` of the first broken row, if there is one."""
     if broken.any():
-        raise BadRow(path, file_line(path, int(np.argmax(broken))), problem)
+        line = file_line(path, int(np.argmax(broken)))
+        raise BadRow(path, line, problem)
 
 
 def _ranked(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
+    """The ranks of a table with a row per secret."""
     candidates = numeric_column(table, "candidates", path)
     ranks = numeric_column(table, "rank", path)
-    possible = (candidates >= 2) & (candidates <= MOST_CANDIDATES) & (candidates % 1 == 0)
-    _refuse(~possible, path, f"candidates: must be a whole number from 2 to {MOST_CANDIDATES:,}")
-    among = (ranks >= 1) & (ranks <= candidates) & (ranks % 1 == 0)
-    _refuse(~among, path, "rank: must be a whole number from 1 to the number of candidates")
-    repeated = table["secret"].map(id_text).duplicated().to_numpy()
-    _refuse(repeated, path, "secret: stands in an earlier row; each secret has a single rank")
+    is_possible = (candidates >= 2) & (candidates <= MOST_CANDIDATES) & (candidates % 1 == 0)
+    legal = f"a whole number from 2 to {MOST_CANDIDATES:,}"
+    _refuse(~is_possible, path, f"candidates: must be {legal}")
+    is_among = (ranks >= 1) & (ranks <= candidates) & (ranks % 1 == 0)
+    _refuse(~is_among, path, "rank: must be a whole number from 1 to the number of candidates")
+    is_repeated = table["secret"].map(id_text).duplicated().to_numpy()
+    _refuse(is_repeated, path, "secret: stands in an earlier row; each secret has a single rank")
     return TwinRanks(tuple(secrets), _whole(ranks), _whole(candidates))
 
 
 def _whole(values: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)
+    return tuple(map(int, values))
 
 
 def _scored(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
+    """The ranks of a table with a row per candidate, by its scores."""
     scores = numeric_column(table, "score", path)
-    true = numeric_column(table, "true", path)
+    true = numeric_column(table, "true", path, words=True)
+    is_flag = np.isin(true, (0, 1))
+    is_without_text = table["candidate"].isna().to_numpy()
     _refuse(np.isnan(scores), path, "score: got nothing; every candidate needs a number")
-    _refuse(~np.isin(true, (0, 1)), path, "true: must be 1 for the true candidate and 0 for a twin")
-    _refuse(table["candidate"].isna().to_numpy(), path, "candidate: got nothing; must be a text")
-    texts = [id_text(candidate) for candidate in table["candidate"]]
+    _refuse(~is_flag, path, "true: must be 1 for the true candidate and 0 for a twin")
+    _refuse(is_without_text, path, "candidate: got nothing; must be a text")
+    texts = list(map(id_text, table["candidate"]))
 
     rows_of_secret: dict[str, list[int]] = {}
     for row, secret in enumerate(secrets):
         rows_of_secret.setdefault(secret, []).append(row)
     ranks = []
     for secret, rows in rows_of_secret.items():
-        _check_candidates(path, secret, rows, [texts[row] for row in rows], true[rows])
-        digests = np.array([tie_digest(PUBLIC, secret, texts[row]) for row in rows])
+        of_secret = [texts[row] for row in rows]
+        _check_candidates(path, secret, rows, of_secret, true[rows])
+        digests = np.array([tie_digest(PUBLIC, secret, text) for text in of_secret])
         order = np.argsort(np.argsort(digests))
         place = int(np.argmax(true[rows]))
-        ranks.append(int(ranks_of([scores[rows]], [place], [order])[0]))
+        (rank,) = ranks_of([scores[rows]], [place], [order])
+        ranks.append(int(rank))
     sizes = tuple(map(len, rows_of_secret.values()))
     matrix = None
     if len(set(sizes)) == 1 and np.isfinite(scores).all():
@@ -112,8 +120,13 @@ def _scored(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
 
 
 def _check_candidates(
-    path: Path, secret: str, rows: list[int], texts: list[str], true: np.ndarray
+    path: Path,
+    secret: str,
+    rows: list[int],
+    texts: list[str],
+    true: np.ndarray,
 ) -> None:
+    """Raises `BadRow` where the candidates of a secret cannot be ranked; ``true`` (k,) marks the true one."""
     line = file_line(path, rows[0])
     name = f"secret {secret}"
     if len(rows) < 2:

@@ -13,38 +13,58 @@ from pydantic import Field, TypeAdapter, ValidationError
 from lethe.errors import BadFile, BadInput, plural, shortened
 from lethe.identity import digest
 from lethe.io.files import Json, read_json, write_json
+from lethe.statistics.anytime import Counts, log_below, log_e_forgot
 from lethe.statistics.bound import level
 from lethe.statistics.checks import SMALLEST_ALPHA
-from lethe.statistics.sequential import RULE, log_e_value
 
 FAMILY = "lethe-certificate/"
-SCHEMA = f"{FAMILY}2"
-CERTIFIED, NOT_YET, DIFFER = "certified", "not certified yet", "auditors differ"
+SCHEMA = f"{FAMILY}3"
+# `lethe.statistics.anytime`, in words; a file by another rule has other e-values.
+RULE = (
+    "likelihood ratios mixed over Beta(1/2, 1/2) below tau; beside Retrain the mean of these and of both mixtures over the "
+    "largest likelihood"
+)
+CERTIFIED = "certified"
+NOT_YET = "not certified yet"
+DIFFER = "auditors differ"
 # level of the test that all auditors saw one leak rate per question, fixed beforehand
 HOMOGENEITY = 0.01
 FACTS = ("weights", "tokenizer", "prompts", "scorer", "engine")
+CLAIM = ("questions", "tau", "alpha", "coin", "n", "check", "retrain")
 TOLERANCE = 1e-6  # of stated numbers
+# answers to a question in an audit; beyond, reading a file could take hours and all memory
+MOST_DRAWS = 1_000_000
 REMEDY = "Ask its author for the file as it was written."
 # values for people, which the schema lets anybody leave out
 UNREAD = {"combined", "log_goal", "key"}
 # No text and no true or false passes for a number.
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Text = Annotated[str, Field(strict=True)]
+Coin = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+PerQuestion = tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_DRAWS)], ...]
+AtLeastOne = tuple[Annotated[int, Field(strict=True, ge=1, le=MOST_DRAWS)], ...]
 
 
 @dataclass(frozen=True)
 class Audit:
     """The draws of one auditor, per question, and the leaks among them; ``after`` are the keys of the audits that it
     continued and that no other of them had continued.
+
+    ``root`` commits to every draw (`lethe.certificates.merkle`), which ``kernels`` computed; None where the engine draws
+    no single answer again. ``retrain_draws`` and ``retrain_leaks`` are Retrain's, empty without one.
     """
 
     auditor: Annotated[str, Field(strict=True, min_length=1)]
-    draws: tuple[Annotated[int, Field(strict=True, ge=1, lt=2**63)], ...]
+    draws: AtLeastOne
     seed: Count
     engine: Text
     time: Text
-    leaks: tuple[Count, ...]
+    leaks: PerQuestion
     after: tuple[Text, ...] = ()
+    root: Text | None = None
+    kernels: Text | None = None
+    retrain_draws: PerQuestion = ()
+    retrain_leaks: PerQuestion = ()
 
     @property
     def key(self) -> str:
@@ -53,15 +73,38 @@ class Audit:
 
     def as_dict(self) -> dict[str, object]:
         value = asdict(self)
-        for name in ("draws", "leaks", "after"):
+        for name in ("draws", "leaks", "after", "retrain_draws", "retrain_leaks"):
             value[name] = list(value[name])
         return value
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a verifier found of an audit: of each question ``s`` draws, which the ``coin`` chose, were drawn again, and
+    ``mismatches`` of them were not as stated. ``audit`` is the audit's key, and ``kernels`` drew again.
+    """
+
+    verifier: Annotated[str, Field(strict=True, min_length=1)]
+    audit: Text
+    coin: Coin
+    s: AtLeastOne
+    mismatches: PerQuestion
+    time: Text
+    kernels: Text | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self) | {"s": list(self.s), "mismatches": list(self.mismatches)}
 
 
 @dataclass(frozen=True)
 class Certificate:
     """The claim that every one of ``questions`` leaks with probability at most ``tau``, hashes of its `FACTS`, the settings
     of drawing and scoring, the author's model and rows, and the evidence so far.
+
+    ``coin`` enters the seeds: 32 bytes in hexadecimals from a verifier or a public beacon, so that the author chooses no
+    seed. ``n`` and ``check``, both or none, fix the author's draws to a question and how many of them a verifier draws
+    again. With ``retrain``, the digest of its weights, the claim is that every question leaks at most ``tau`` more often
+    than that model.
     """
 
     questions: Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -71,6 +114,11 @@ class Certificate:
     settings: Mapping[str, Json]
     sources: Mapping[str, Text]
     audits: tuple[Audit, ...] = ()
+    coin: Coin | None = None
+    n: Annotated[int, Field(strict=True, ge=1, lt=2**63)] | None = None
+    check: Annotated[int, Field(strict=True, ge=1, lt=2**63)] | None = None
+    retrain: Text | None = None
+    checks: tuple[Check, ...] = ()
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """(auditors, questions) leaking answers, and answers."""
@@ -84,8 +132,36 @@ class Certificate:
         leaks, draws = self.tables()
         return leaks.sum(axis=0), draws.sum(axis=0)
 
+    def retrain_tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """(auditors, questions) leaking answers of Retrain, and its answers; 0 without Retrain."""
+        shape = (len(self.audits), len(self.questions))
+        leaks = np.zeros(shape, dtype=np.int64)
+        draws = np.zeros(shape, dtype=np.int64)
+        for place, audit in enumerate(self.audits):
+            if audit.retrain_draws:
+                leaks[place] = audit.retrain_leaks
+                draws[place] = audit.retrain_draws
+        return leaks, draws
+
     def log_e_values(self) -> np.ndarray:
-        return log_e_value(*self.counts(), self.tau)
+        """(questions,) ln of each question's e-value at the counts of all auditors (`lethe.statistics.anytime`)."""
+        leaks, n = self.counts()
+        if self.retrain is None:
+            return log_below(leaks, n, self.tau)
+        of_retrain = [table.sum(axis=0) for table in self.retrain_tables()]
+        logs = []
+        for x, k, y, m in zip(leaks, n, *of_retrain, strict=True):
+            logs.append(self.log_e_of(Counts(int(x), int(k)), Counts(int(y), int(m))))
+        return np.array(logs)
+
+    def log_e_of(self, model: Counts, retrain: Counts) -> float:
+        """ln of the e-value against "the question leaks at least tau", or at least tau more often than Retrain."""
+        beside = [] if self.retrain is None else [retrain]
+        return log_e_forgot(model, beside, self.tau)
+
+    def reached(self, log_e: float) -> bool:
+        """Whether ln of an e-value certifies."""
+        return log_e >= math.log(1 / self.alpha)
 
     def alone(self, audit: Audit) -> Self:
         return replace(self, audits=(audit,))
@@ -100,17 +176,23 @@ class Certificate:
         """
         from scipy.special import betaln, logsumexp, xlogy
 
-        leaks, draws = self.tables()
-        if len(leaks) < 2:
+        if len(self.audits) < 2:
             return 1.0
-        hits, n = leaks.sum(axis=0), draws.sum(axis=0)
+        leaks, draws = self.tables()
+        if self.retrain is not None:
+            beside_leaks, beside_draws = self.retrain_tables()
+            leaks = np.hstack([leaks, beside_leaks])
+            draws = np.hstack([draws, beside_draws])
+        hits = leaks.sum(axis=0)
+        n = draws.sum(axis=0)
         clean = draws - leaks
         leaks_of_others = hits - leaks
         clean_of_others = n - hits - clean
         log_mixture = betaln(leaks + 0.5, clean + 0.5)
         log_mixture = log_mixture + betaln(leaks_of_others + 0.5, clean_of_others + 0.5)
         log_apart = log_mixture - 2 * betaln(0.5, 0.5)
-        log_common = xlogy(hits, hits / n) + xlogy(n - hits, 1 - hits / n)
+        share = hits / np.maximum(n, 1)
+        log_common = xlogy(hits, share) + xlogy(n - hits, 1 - share)
         log_p_value = math.log(leaks.size) - logsumexp(log_apart - log_common)
         return float(np.exp(min(0.0, log_p_value)))
 
@@ -127,7 +209,8 @@ class Certificate:
     def seed_of(self, auditor: str, after: Sequence[str]) -> int:
         """A seed that nobody chooses: it follows from the claim, the audits so far, and the auditor's name."""
         claim = (self.questions, self.tau, self.alpha, sorted(self.hashes.items()))
-        return int(digest(claim, sorted(after), auditor)[:15], 16)
+        fixed = (self.coin, self.n, self.check, self.retrain)
+        return int(digest(claim, fixed, sorted(after), auditor)[:15], 16)
 
     def statement(self) -> str:
         """The claim in one sentence: what leaks at most how often, and how an answer is drawn and scored."""
@@ -137,9 +220,12 @@ class Certificate:
             by = f"{by} in {engine['dtype']}"
         if "endpoint" in engine:
             by = f"{engine.get('served')} at {engine['endpoint']}, as served at each draw,"
+        more = ""
+        if self.retrain is not None:
+            more = f" more than Retrain's (weights {self.retrain[:16]}), both drawn alike"
         return (
             f"Each question's answer, cut after {engine.get('max_new_tokens')} tokens, leaks with probability at most "
-            f"{self.tau:g}, if it is drawn by {by} at temperature {engine.get('temperature')}, top-p "
+            f"{self.tau:g}{more}, if it is drawn by {by} at temperature {engine.get('temperature')}, top-p "
             f"{engine.get('top_p')}, top-k {engine.get('top_k')}, with the prompt {self.settings.get('prompt')}, and scored "
             f"by {self.settings.get('scorer')}."
         )
@@ -153,7 +239,7 @@ class Certificate:
         """`DIFFER` if the auditors' leak rates do, `CERTIFIED` if the e-value has reached 1 / alpha, else `NOT_YET`."""
         if not self.homogeneous:
             return DIFFER
-        return CERTIFIED if self.log_e() >= math.log(1 / self.alpha) else NOT_YET
+        return CERTIFIED if self.reached(self.log_e()) else NOT_YET
 
     def with_audits(self, more: Sequence[Audit]) -> Self:
         """Return the certificate with further audits; every audit must have its own seed."""
@@ -171,13 +257,17 @@ class Certificate:
             answers = f"{n.min():,} to {answers}"
         questions = plural(len(self.questions), "question")
         auditors = plural(len({audit.auditor for audit in self.audits}), "auditor")
+        if self.retrain is not None:
+            _, of_retrain = self.retrain_tables()
+            answers += f" (and {of_retrain.sum():,} of Retrain in all)"
         by = f"{answers} to each of {questions} by {auditors}"
         if not self.homogeneous:
             return (
                 f"Not joined: the auditors' leak rates differ (p = {self.homogeneity():.2g}, whenever they "
                 f"stopped), so some of {by} were not drawn as stated. Trust your own draws alone."
             )
-        reached, goal = _number(self.log_e()), _number(math.log(1 / self.alpha))
+        reached = _number(self.log_e())
+        goal = _number(math.log(1 / self.alpha))
         evidence = f"{by}: the e-value is {reached}, and {goal} certifies"
         if self.verdict == CERTIFIED:
             return (
@@ -194,6 +284,10 @@ class Certificate:
             "questions": list(self.questions),
             "tau": self.tau,
             "alpha": self.alpha,
+            "coin": self.coin,
+            "n": self.n,
+            "check": self.check,
+            "retrain": self.retrain,
         }
         e_process = {
             "rule": RULE,
@@ -219,6 +313,7 @@ class Certificate:
                 "holds": is_joined,
             },
             "auditors": auditors,
+            "checks": [check.as_dict() for check in self.checks],
             "verdict": self.verdict,
         }
 
@@ -266,7 +361,7 @@ def read_certificate(path: Path) -> Certificate:
         raise refused(problem, REMEDY) from None
     _check_seeds(certificate, refused)
     derived = certificate.as_dict()
-    for part in ("claim", "e_process", "auditors", "verdict"):
+    for part in ("claim", "e_process", "auditors", "checks", "verdict"):
         wrong = _difference(value.get(part), derived[part], part)
         if wrong:
             problem = f"{wrong} does not follow from its settings and the counts of its auditors"
@@ -282,8 +377,8 @@ def _check_schema(value: Json, refused: Callable[..., BadFile]) -> None:
     if schema == SCHEMA:
         return
     remedy = "Verify with the release that wrote the file, or certify again with `lethe certify`."
-    if schema == f"{FAMILY}1":
-        remedy = "Its statement names no tokens, temperature or prompt: certify again with `lethe certify`."
+    if schema in (f"{FAMILY}1", f"{FAMILY}2"):
+        remedy = "Its e-values are of an older rule: certify again with `lethe certify`."
     problem = f"has the schema {shortened(schema)}; this release of Lethe reads {SCHEMA!r}"
     raise refused(problem, remedy)
 
@@ -302,13 +397,15 @@ def _check_seeds(certificate: Certificate, refused: Callable[..., BadFile]) -> N
 
 def merged(first: Certificate, other: Certificate, path: Path) -> Certificate:
     """Return ``first`` with the audits that only ``other`` has; both must make the same claim about the same model."""
-    for name in ("questions", "tau", "alpha", "hashes", "settings"):
+    for name in (*CLAIM, "hashes", "settings"):
         if getattr(first, name) != getattr(other, name):
             problem = (
                 f"{name!r} differs from the first certificate, so the evidence cannot be combined"
             )
             raise BadFile(path, problem)
-    return first.with_audits([audit for audit in other.audits if audit not in first.audits])
+    grown = first.with_audits([audit for audit in other.audits if audit not in first.audits])
+    more = [check for check in other.checks if check not in first.checks]
+    return replace(grown, checks=(*first.checks, *more))
 
 
 def check_facts(certificate: Certificate, hashes: Mapping[str, str], path: Path) -> None:
@@ -325,7 +422,7 @@ def _parsed(value: Mapping[str, Json]) -> Certificate:
     """The certificate of a file. Raises `ValidationError` or `ValueError` for one that is broken."""
     parts = {name: value[name] for name in ("hashes", "settings", "sources")}
     certificate = TypeAdapter(Certificate).validate_python(
-        {**value["claim"], **parts, "audits": value["auditors"]}
+        {**value["claim"], **parts, "audits": value["auditors"], "checks": value["checks"]}
     )
     m = len(certificate.questions)
     if len(set(certificate.questions)) < m:
@@ -337,13 +434,27 @@ def _parsed(value: Mapping[str, Json]) -> Certificate:
         raise ValueError("auditors must not be empty")
     if not isinstance(certificate.settings.get("engine"), dict):
         raise ValueError("settings must name the engine and its settings")
+    if (certificate.n is None) != (certificate.check is None):
+        raise ValueError("n and check must both be stated, or none of them")
     for audit in certificate.audits:
-        is_whole = len(audit.draws) == len(audit.leaks) == m
-        if not is_whole or (np.array(audit.leaks) > audit.draws).any():
-            raise ValueError(
-                "draws and leaks must be one count per question, the leaks at most the draws"
-            )
+        _check_counts(audit.leaks, audit.draws, m)
+        beside = 0 if certificate.retrain is None else m
+        _check_counts(audit.retrain_leaks, audit.retrain_draws, beside)
+    draws_of = {audit.key: audit.draws for audit in certificate.audits}
+    for check in certificate.checks:
+        if check.audit not in draws_of:
+            raise ValueError("a check must be of an audit in the file")
+        _check_counts(check.s, draws_of[check.audit], m)
+        _check_counts(check.mismatches, check.s, m)
     return replace(certificate, audits=()).with_audits(certificate.audits)
+
+
+def _check_counts(counts: Sequence[int], most: Sequence[int], m: int) -> None:
+    """Refuse counts that are not one for each of ``m`` questions, or that are more than ``most``."""
+    if not len(counts) == len(most) == m:
+        raise ValueError("counts must be one for each question")
+    if any(count > limit for count, limit in zip(counts, most, strict=True)):
+        raise ValueError("leaks must be at most the draws, and what was checked too")
 
 
 def _difference(stated: Json, derived: Json, place: str) -> str:

@@ -64,6 +64,18 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "certificates:verify file",
             "verify certificate.json --draws 200 --model ./my-model --data forget.jsonl --auditor me",
         ),
+        "table": Command(
+            "tabling:table runs",
+            "table data/eval/my-model --to latex --column m_bin_worst",
+        ),
+        "attest": Command(
+            "attesting:attest run",
+            "attest data/eval/my-model --model my-model --fail-above 0.5",
+        ),
+        "dossier": Command(
+            "dossiers:dossier run",
+            "dossier data/eval/my-model --model my-model --record author=Ron --request 2026-117",
+        ),
         "label": Command(
             "labelling:label answers",
             "label answers.parquet --dataset forget.jsonl --labels labels.jsonl",
@@ -79,6 +91,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "runs:compare a b more",
             "compare HEAD~1 data --fail-on worse",
             "compare before.eval after.eval --score includes --page change.html",
+            "compare data:npo data:grad_diff",
+            "compare data",
             "compare gpt.eval llama.eval qwen.eval --page ranks.html",
         ),
         "log": Command("logs:read_log file", "log samples_qa.jsonl --table answers.csv"),
@@ -129,6 +143,7 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
             "log": Command(
                 "logs:score_log log",
                 "score log samples_qa.jsonl --scorer rouge_l --data forget.jsonl",
+                "score log run.eval --judge endpoint --judge-endpoint URL --judge-model NAME --data forget.jsonl",
                 names={"table": ("--table", "--out")},
             ),
             "tofu-log": Command(
@@ -260,7 +275,11 @@ class _OfThisFolder:
     name: str | None
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: Typers = None, **extra: Typers
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: Typers = None,
+        **extra: Typers,
     ) -> Typers:
         command = _command_of_this_folder(self.name or "")
         return command.make_context(info_name, args, parent, **extra)
@@ -352,17 +371,20 @@ def _elsewhere(name: str) -> Callable[..., None]:
 LENIENT = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
-# A process that waits for the server, opens the page and ends; the server replaces the process of the command.
-OPEN = """
-import sys, time, urllib.request, webbrowser
-port, url = sys.argv[1:]
-for _ in range(240):
+# A process that waits for the server, prints the lines, opens the page and ends. The server replaces the process of the
+# command; where that process is gone, nothing will answer.
+TELL = """
+import os, sys, time, urllib.request, webbrowser
+port, server, url, *lines = sys.argv[1:]
+while os.getppid() == int(server):
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
     except OSError:
         time.sleep(0.25)
     else:
-        webbrowser.open(url)
+        print(*lines, sep="\\n", flush=True)
+        if url:
+            webbrowser.open(url)
         break
 """
 
@@ -373,7 +395,7 @@ def ui(
 ) -> None:
     """Serve the runs of this folder with MLflow's pages on 127.0.0.1 until Ctrl-C; nothing else can connect.
 
-    Prints the addresses of the models' and the pipelines' page and opens the first in the browser. If
+    Prints the addresses of the models' and the pipelines' page when they answer, and opens the first in the browser. If
     MLFLOW_TRACKING_URI names a server, that server has the runs, except those logged while the server was down.
 
     Example: `lethe ui --port 5001`
@@ -392,16 +414,20 @@ def ui(
         "false"  # eight idle processes that only traces need
     )
     urls = [f"http://127.0.0.1:{port}{page}" for page in tracking.pages(root)]
+    lines = []
     for what, url in zip(("Models by leakage", "Pipelines and what changed"), urls, strict=False):
-        typer.echo(f"{what}: {url}")
-    typer.echo("Ctrl-C ends it.")
-    sys.stdout.flush()
+        lines.append(f"{what}: {url}")
+    lines.append("Ctrl-C ends it.")
+    typer.echo("MLflow starts.", err=True)
     screen = sys.platform in ("darwin", "win32") or any(
         map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
     )
+    opened = ""
     if browser and screen and sys.stdout.isatty():
-        opener, nothing = [sys.executable, "-c", OPEN, str(port), urls[0]], subprocess.DEVNULL
-        subprocess.Popen(opener, stdin=nothing, stdout=nothing, stderr=nothing)
+        opened = urls[0]
+    # -I: a module of the current folder must not take the place of a library's.
+    teller = [sys.executable, "-I", "-c", TELL, str(port), str(os.getpid()), opened, *lines]
+    subprocess.Popen(teller, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     store, artifacts = tracking.store(root), (root / ".lethe/mlruns").as_uri()
     arguments = ["--backend-store-uri", store, "--default-artifact-root", artifacts]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]

@@ -23,7 +23,7 @@ from lethe.io.files import Json, plain
 
 if TYPE_CHECKING:
     from lethe.api.result import View
-    from lethe.cli.hooks import Answer, Shown
+    from lethe.cli.hooks import Outcome, Shown
 
 Typers = Any  # what Typer hands on: its context, whose class is its own, and the arguments of its classes
 # A sentence of a parameter that no command line needs.
@@ -62,7 +62,7 @@ class Command:
                 return (ast.get_docstring(node) or "").partition("\n")[0]
         raise LookupError(f"{self.module} has no function {self.function}")
 
-    def load(self) -> tuple[Callable[..., Shown], Callable[..., Answer] | None]:
+    def load(self) -> tuple[Callable[..., Shown], Callable[..., Outcome] | None]:
         """The public function and its hook, if it has one."""
         from lethe.cli import hooks
 
@@ -112,7 +112,11 @@ class LazyCommand(TyperCommand):
         self.command = command
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: Typers = None, **extra: Typers
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: Typers = None,
+        **extra: Typers,
     ) -> Typers:
         return built(self.name or "", self.command).make_context(info_name, args, parent, **extra)
 
@@ -129,7 +133,7 @@ def built(name: str, command: Command) -> TyperCommand:
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
     from lethe.api.result import Measurement
-    from lethe.cli.hooks import Answer, fresh
+    from lethe.cli.hooks import Outcome, fresh
 
     function, hook = command.load()
     options = options_of(function, command)
@@ -150,7 +154,7 @@ def callback_of(command: Command) -> Callable[..., None]:
         if wants_json:
             for_hook["as_json"] = as_json
         if hook is None:
-            answer = Answer(function(**arguments))
+            answer = Outcome(function(**arguments))
         else:
             answer = hook(function, arguments, **for_hook)
         if table is not None:
@@ -181,10 +185,12 @@ def _write_rows(table: Path, result: Shown) -> None:
         write(table, result.rows())
 
 
-def _show(answer: Answer, as_json: bool) -> None:
+def _show(answer: Outcome, as_json: bool) -> None:
     """Print a result for machines or for people, and end as it says."""
     if as_json:
         print_json({**answer.result.as_json(), **answer.json})
+    elif answer.brief is not None:
+        print_notes([*answer.brief, *answer.notes])
     else:
         *first, last = answer.result.views()
         for view in first:
@@ -344,12 +350,17 @@ def print_table(
 
 def print_view(view: View, notes: Sequence[str] = ()) -> None:
     """Print a part of a result; a part without columns is text, wrapped in a terminal, whose markup is shown."""
-    from rich.console import Console
-    from rich.text import Text
-
     if view.columns and view.rows:
         print_table(view.title, view.columns, view.rows, [*view.notes, *notes])
         return
+    print_notes([view.title, *view.notes, *notes])
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Print sentences, wrapped in a terminal, whose markup is shown."""
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console()
-    for text in filter(None, (view.title, *view.notes, *notes)):
+    for text in filter(None, notes):
         console.print(Text(visible(text)), soft_wrap=not console.is_terminal)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -15,26 +16,35 @@ import typer
 from lethe.config.measuring import EXACT
 from lethe.errors import BadFile, BadInput, BadValue, LetheError, check, plural, visible
 from lethe.io.files import Json
+from lethe.results.gate import Decision, GatedQuestion, closed_by
+from lethe.statistics.bound import RANDOM, Covers
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from lethe.api import (
+        attesting,
         bounding,
         certificates,
+        dossiers,
         evaluating,
         labelling,
         logs,
         probabilities,
         runs,
+        tabling,
         twins,
     )
     from lethe.api.result import View
     from lethe.io.artifacts import Row
     from lethe.io.logs._log import Log
+    from lethe.io.processes import Process
     from lethe.io.tries import Try
     from lethe.labels.labels import Labels
+    from lethe.labels.plan import Plan
     from lethe.labels.queue import Queue
+    from lethe.report.every_eval_ever import Exported
     from lethe.statistics.bound import Bound
 
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
@@ -42,6 +52,11 @@ MISFIT = "the calibration {} of {} does not fit the verdicts, so no bound exists
 JUDGED = (
     "a calibration measures the judge on average, and a judge that is blind on one question leaves that question's bound "
     "false. Label random draws of every question (--labels), whose bounds need no judge"
+)
+NO_BOUND = "--fail-above: this run has no bound of the worst question's leak probability."
+UNFINISHED = (
+    "answers of seed {} were begun and never counted. Draw them to the end by the same command (--seed, --n), since the gate "
+    "may leave out none"
 )
 SIDES = "these questions (keep comparisons of other models in another folder)"
 BESIDE_THE_GATE = ("together", "pass_at", "calibration")  # of `lethe bounds`, which no gate needs
@@ -61,14 +76,18 @@ class Shown(Protocol):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A result with what a command adds: keys of `--json`, sentences for people, and how the command ends once shown."""
+class Outcome:
+    """A result with what a command adds: keys of `--json`, sentences for people, and how the command ends once shown.
+
+    ``brief`` are the lines that people see in place of all tables and sentences.
+    """
 
     result: Shown
     json: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
     status: int = 0
     error: LetheError | None = None
+    brief: Sequence[str] | None = None
 
 
 def fresh(name: str, path: Path, endings: tuple[str, ...], *inputs: Path) -> Path:
@@ -89,6 +108,14 @@ def write_rows(path: Path, table: pd.DataFrame) -> None:
     write(path, table)
 
 
+@dataclass(frozen=True)
+class Gate:
+    """A gate's keys of `--json`, and its questions with their ends at the level of the gate."""
+
+    json: Values
+    questions: tuple[GatedQuestion, ...] = ()
+
+
 def gate_of(
     tau: float,
     attempt: Try,
@@ -96,49 +123,66 @@ def gate_of(
     name: str | None = None,
     why: str = "",
     about: str = "this model and data",
-) -> Values:
+    said: str | None = None,
+    questions: Sequence[GatedQuestion] = (),
+) -> Gate:
     """Whether a bound at the level of the try certifies that every question leaks at most ``tau``; closed, for the reason
-    ``why``, without a bound.
+    ``why``, without a bound. ``said`` of the draws takes the place of what the try says. ``questions`` have the ends of each
+    question at this level.
     """
+    if said is None:
+        said = attempt.sentence(about)
     if bound is None:
-        return {
+        without: Values = {
             "tau": tau,
+            "threshold": tau,
+            "passed": False,
             "closed": True,
             "bound": None,
             "alpha": attempt.level,
             "prompt_id": None,
+            "guarantee": None,
             "tries": attempt.as_json(),
             "reason": f"The gate is closed: {why.rstrip('.')}.",
+            "closed_by": [],
         }
+        return Gate(without)
     closed = bound.value > tau
     state = "closed: it is not shown" if closed else "open: it is shown"
     named = f" ({name})" if name else ""
     guarantee = f"{bound.guarantee('the questions')} ({bound.method})"
-    return {
+    covers = Covers.ONE_IN_LANGUAGE if RANDOM in bound.covers else Covers.ONE_PROMPT
+    of_one = replace(bound, covers=covers, alpha=attempt.level)
+    decided: Values = {
         "tau": tau,
+        "threshold": tau,
+        "passed": not closed,
         "closed": closed,
         "bound": bound.value,
         "alpha": attempt.level,
         "prompt_id": name,
+        "guarantee": of_one.guarantee("the questions"),
         "tries": attempt.as_json(),
         "reason": (
             f"The gate is {state} that every question leaks at most {tau:g}; "
-            f"the bound is {bound.significant()}{named}, {guarantee}. {attempt.sentence(about)}"
+            f"the bound is {bound.significant()}{named}, {guarantee}. {said}"
         ),
+        "closed_by": closed_by(questions, tau),
     }
+    return Gate(decided, tuple(questions))
 
 
 def gated(
     result: Shown,
-    gate: Values | None,
+    gate: Gate | None,
     written: Values | None = None,
-) -> Answer:
+) -> Outcome:
     """An answer with what was ``written`` elsewhere, and the gate if one was asked."""
     written = written or {}
     if gate is None:
-        return Answer(result, written, [*written.values()])
-    notes = [*written.values(), gate["reason"]]
-    return Answer(result, {**written, "gate": gate}, notes, int(gate["closed"]))
+        return Outcome(result, written, [*written.values()])
+    notes = [*written.values(), gate.json["reason"]]
+    return Outcome(result, {**written, "gate": gate.json}, notes, int(gate.json["closed"]))
 
 
 def without_bound(questions: int) -> str:
@@ -149,28 +193,58 @@ def without_bound(questions: int) -> str:
     return f"no bound exists for {some}, too long, without a verdict or without labels"
 
 
-def check_gate(fail_above: float | None) -> None:
+def check_gate(
+    fail_above: float | None, summary: Path | None = None, junit: Path | None = None
+) -> None:
+    """Refuse a summary or a JUnit file without a gate, and a threshold outside [0, 1)."""
     inside = fail_above is None or 0 <= fail_above < 1
     check(inside, "fail_above", fail_above, "a number of at least 0 and below 1")
+    for name, file in (("summary", summary), ("junit", junit)):
+        gated = file is None or fail_above is not None
+        check(gated, name, str(file), "given with --fail-above")
+    if junit is not None:
+        fresh("junit", junit, (".xml",))
+
+
+def for_ci(summary: Path | None, junit: Path | None, about: str, gate: Gate | None) -> None:
+    """Append the gate to the file of a job's summary, and write it as JUnit, if these are named."""
+    if gate is None:
+        return
+    if summary is not None:
+        from lethe.report import gate_summary
+
+        gate_summary.append(summary, about, gate.json, gate.questions)
+    if junit is not None:
+        from lethe.report import gate_junit
+
+        gate_junit.write(junit, about, gate.json, gate.questions)
 
 
 def bounds(
     call: Callable[..., bounding.Bounds],
     arguments: Arguments,
-    to: Literal["inspect", "mlflow"] | None = None,
+    to: Literal["inspect", "mlflow", "eee"] | None = None,
     out: Path | None = None,
     fail_above: float | None = None,
-) -> Answer:
+    summary: Path | None = None,
+    junit: Path | None = None,
+    all: bool = False,
+) -> Outcome:
     """Write bounds for another tool, and gate on them.
 
     Parameters
     ----------
-    to : inspect: write each prompt's bound as a record for its precomputed_scores to --out; mlflow: log a run in MLflow.
-    out : The .json file of --to inspect. [default: SCORES.bounds.json]
+    to : inspect: write each prompt's bound as a record for its precomputed_scores to --out; mlflow: log a run in MLflow;
+        eee: write a file of Every Eval Ever below the folder --out.
+    out : The .json file of --to inspect, or the folder of --to eee. [default: SCORES.bounds.json; the current folder]
+    summary : Append the gate as Markdown to this file, such as "$GITHUB_STEP_SUMMARY".
+    junit : Write the gate as JUnit to this .xml file, a test case a question.
+    all : Print the table of the prompts and every bound, not only the claim.
     """
     source = arguments["scores"]
-    check_gate(fail_above)
-    check(to == "inspect" or out is None, "out", str(out), "left out unless --to is inspect")
+    check_gate(fail_above, summary, junit)
+    legal = "left out unless --to is inspect or eee"
+    check(to in ("inspect", "eee") or out is None, "out", str(out), legal)
     result = call(**arguments)
     fixed = result.metric != "anytime_upper"
     check(to is None or fixed, "to", to, "left out for a run that stopped early")
@@ -179,9 +253,29 @@ def bounds(
         written["inspect"] = _write_records(result, source, out)
     elif to == "mlflow":
         written["mlflow"] = _log_bounds(result, source)
-    if fail_above is None:
-        return gated(result, None, written)
-    return gated(result, _gate_of_scores(call, arguments, result, fail_above), written)
+    elif to == "eee":
+        from lethe.api.exporting import export_bounds
+
+        written["eee"] = _exported(export_bounds(result, source, out or Path()))
+    gate = None
+    if fail_above is not None:
+        gate = _gate_of_scores(call, arguments, result, fail_above)
+        for_ci(summary, junit, source.name, gate)
+    answer = gated(result, gate, written)
+    return answer if all else replace(answer, brief=result.brief())
+
+
+def check_export(to: str | None, out: Path | None) -> None:
+    """Refuse a folder without an export; the export's default is the current folder."""
+    check(to is not None or out is None, "out", str(out), "left out unless --to is eee")
+
+
+def _exported(exported: Exported) -> str:
+    """The file of an export, and how many numbers it could not hold."""
+    if not exported.left_out:
+        return str(exported.aggregate)
+    left_out = plural(exported.left_out, "number")
+    return f"{exported.aggregate} (without {left_out} that have no direction or no finite value)"
 
 
 def _write_records(result: bounding.Bounds, source: Path, out: Path | None) -> str:
@@ -217,7 +311,7 @@ def _log_bounds(result: bounding.Bounds, source: Path) -> str:
 
 def _gate_of_scores(
     call: Callable[..., bounding.Bounds], arguments: Arguments, result: bounding.Bounds, tau: float
-) -> Values:
+) -> Gate:
     """The gate on scores, or on a person's labels of the answers; verdicts with a calibration open none."""
     from lethe.io import tries
 
@@ -250,13 +344,30 @@ def _gate_of_scores(
     at_level = call(**{**plain, "alpha": attempt.level})
     if not arguments.get("labels"):
         worst = at_level.worst()
-        return gate_of(tau, attempt, worst.bound, worst.prompt_id, about=about)
+        ends = at_level.ends()
+        return gate_of(
+            tau,
+            attempt,
+            worst.bound,
+            worst.prompt_id,
+            about=about,
+            questions=ends,
+        )
     by_labels = at_level.worst_by_labels()
     if by_labels is None:
         questions = result.questions.values()
-        ends = [numbers.upper("leak", "labelled") for numbers in questions]
-        return gate_of(tau, attempt, None, why=without_bound(ends.count(None)))
-    return gate_of(tau, attempt, by_labels.bound, by_labels.prompt_id, about=about)
+        uppers = [numbers.upper("leak", "labelled") for numbers in questions]
+        return gate_of(tau, attempt, None, why=without_bound(uppers.count(None)))
+    ends = at_level.ends_by_labels()
+    name = by_labels.prompt_id
+    return gate_of(
+        tau,
+        attempt,
+        by_labels.bound,
+        name,
+        about=about,
+        questions=ends,
+    )
 
 
 def parameters_of(log: Log) -> dict[str, object]:
@@ -264,13 +375,15 @@ def parameters_of(log: Log) -> dict[str, object]:
 
 
 def compare(
-    call: Callable[..., runs.Comparison],
+    call: Callable[..., runs.ShownComparison],
     arguments: Arguments,
     fail_on: Literal["worse"] | None = None,
     require: Literal["not-worse"] | None = None,
     fail_above: float | None = None,
     page: Path | None = None,
-) -> Answer:
+    summary: Path | None = None,
+    junit: Path | None = None,
+) -> Outcome:
     """Gate on a comparison, and write a page of it.
 
     Parameters
@@ -280,6 +393,8 @@ def compare(
     require : not-worse: exit with status 1 unless B is proved worse by at most --by on every question of both sides.
     fail_above : Exit with status 1 unless the bound certifies that every question leaks at most this in B.
     page : Also write a page to this .html file.
+    summary : Append the gates as Markdown to this file, such as "$GITHUB_STEP_SUMMARY".
+    junit : Write the gates as JUnit to this .xml file, a test case a question of B and a gate.
     """
     if page is not None:
         fresh("page", page, (".html", ".htm"))
@@ -290,67 +405,112 @@ def compare(
     check_gate(fail_above)
     gates = {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
     asked = {name: value for name, value in gates.items() if value is not None}
-    sides = [arguments.pop("a"), arguments.pop("b"), *arguments.pop("more", ())]
-    if len(sides) > 2:
+    _check_files(asked, summary, junit)
+    sides = [arguments.pop("a"), *arguments.pop("more", ())]
+    if "b" in arguments:
+        sides.insert(1, arguments.pop("b"))
+    if len(sides) != 2:
         for name, value in asked.items():
-            raise BadValue(name, value, "left out for more than two sides")
+            raise BadValue(name, value, "left out unless two sides are named")
     if fail_above is not None:
         arguments["worst"] = True
     comparison = call(*sides, **arguments)
-    if page is not None:
-        from lethe.io.files import write_text
-        from lethe.report.pages import comparison_page
-
-        write_text(page, comparison_page(comparison))
+    json, notes = _page_of(comparison, page)
     if comparison.record["refused"] or (asked and comparison.record["unpointed"]):
-        return _refused_comparison(comparison, fail_above, bool(asked), page)
-    json: Values = {}
-    notes = []
-    if page is not None:
-        json["page"] = str(page)
-        notes.append(f"The page is {page}.")
+        outcome = Outcome(comparison, json, notes)
+        return _refused_comparison(outcome, comparison.record, asked, summary, junit)
     if not asked:
-        return Answer(comparison, json, notes)
+        return Outcome(comparison, json, notes)
     if not comparison.per_question:
         gates_asked = " ".join(f"{name} {value}" for name, value in asked.items())
         reasons = dict.fromkeys(entry["reason"] for entry in comparison.record["not_compared"])
         problem = f"no question could be compared ({'; '.join(reasons)})"
-        return Answer(comparison, json, notes, error=BadInput(f"{gates_asked}: {problem}."))
+        return Outcome(comparison, json, notes, error=BadInput(f"{gates_asked}: {problem}."))
     attempt, at_level = _tried(call, sides, arguments, comparison)
     json["tries"] = attempt.as_json()
     notes.append(attempt.sentence(SIDES))
-    closed = _gates_of_sides(comparison, at_level, attempt, asked, json, notes)
-    return Answer(comparison, json, notes, int(closed))
+    gate, decisions = _gates_of_sides(comparison, at_level, attempt, asked)
+    _write_sides(comparison.record["b"], gate, decisions, summary, junit)
+    notes += [decision.reason for decision in decisions if decision.reason]
+    closed = [decision.closed for decision in decisions]
+    if gate is not None:
+        json["gate"] = gate.json
+        notes.append(f"B: {gate.json['reason']}")
+        closed.append(gate.json["closed"])
+    return Outcome(comparison, json, notes, int(any(closed)))
+
+
+def _check_files(asked: Mapping[str, Json], summary: Path | None, junit: Path | None) -> None:
+    """Refuse a file for a CI without a gate."""
+    for option, file in (("summary", summary), ("junit", junit)):
+        legal = "given with --fail-on, --require or --fail-above"
+        check(file is None or asked, option, str(file), legal)
+    if junit is not None:
+        fresh("junit", junit, (".xml",))
+
+
+def _page_of(comparison: runs.ShownComparison, page: Path | None) -> tuple[Values, list[str]]:
+    """Write the page of a comparison if one is asked for; return what is said of it."""
+    if page is None:
+        return {}, []
+    from lethe.io.files import write_text
+    from lethe.report.pages import comparison_page
+
+    write_text(page, comparison_page(comparison))
+    return {"page": str(page)}, [f"The page is {page}."]
+
+
+def _write_sides(
+    about: str,
+    gate: Gate | None,
+    decisions: Sequence[Decision],
+    summary: Path | None,
+    junit: Path | None,
+) -> None:
+    """Write the gates of a comparison for a CI, where files are named."""
+    from lethe.report import gate_junit, gate_summary
+
+    of_gate = None if gate is None else gate.json
+    questions = () if gate is None else gate.questions
+    if summary is not None:
+        gate_summary.append(summary, about, of_gate, questions, decisions)
+    if junit is not None:
+        gate_junit.write(junit, about, of_gate, questions, decisions)
 
 
 def _gates_of_sides(
-    comparison: runs.Comparison,
-    at_level: runs.Comparison,
+    comparison: runs.ShownComparison,
+    at_level: runs.ShownComparison,
     attempt: Try,
     asked: Mapping[str, Json],
-    json: Values,
-    notes: list[str],
-) -> bool:
-    """Whether a gate that was asked for is closed; adds to ``json`` and ``notes`` what each says."""
-    closed = []
+) -> tuple[Gate | None, list[Decision]]:
+    """The gate on the leak rate of every question of B, if it was asked for, and what became of the other gates."""
+    decisions = []
     if "--fail-on" in asked:
-        closed.append(at_level.worse)
-        notes.append(_whether_worse(at_level, attempt))
+        said = _whether_worse(at_level, attempt)
+        decisions.append(Decision("--fail-on worse", at_level.worse, said))
     if "--require" in asked:
         problem = _not_proved(at_level, comparison.record["not_compared"])
-        if problem:
-            closed.append(True)
-            notes.append(problem)
+        decisions.append(Decision("--require not-worse", bool(problem), problem))
     worst = at_level.of_all("score_worst")
-    if "--fail-above" in asked and worst:
-        gate = gate_of(asked["--fail-above"], attempt, worst.upper_bound, about=SIDES)
-        json["gate"] = gate
-        closed.append(gate["closed"])
-        notes.append(f"B: {gate['reason']}")
-    return any(closed)
+    if "--fail-above" not in asked or worst is None:
+        return None, decisions
+    questions = [GatedQuestion(**question) for question in worst.facts["questions"]]
+    largest = max(questions, key=lambda question: question.upper)
+    gate = gate_of(
+        asked["--fail-above"],
+        attempt,
+        worst.upper_bound,
+        largest.id,
+        about=SIDES,
+        questions=questions,
+    )
+    return gate, decisions
 
 
-def _not_proved(comparison: runs.Comparison, not_compared: Sequence[Mapping[str, Json]]) -> str:
+def _not_proved(
+    comparison: runs.ShownComparison, not_compared: Sequence[Mapping[str, Json]]
+) -> str:
     """Why the gate --require not-worse is closed; empty where it is open."""
     row = comparison.of_all("not_worse")
     if row is None:
@@ -366,11 +526,11 @@ def _not_proved(comparison: runs.Comparison, not_compared: Sequence[Mapping[str,
 
 
 def _tried(
-    call: Callable[..., runs.Comparison],
+    call: Callable[..., runs.ShownComparison],
     sides: Sequence[Json],
     arguments: Arguments,
-    comparison: runs.Comparison,
-) -> tuple[Try, runs.Comparison]:
+    comparison: runs.ShownComparison,
+) -> tuple[Try, runs.ShownComparison]:
     """The try of the gates on these draws, and the comparison at its level."""
     from lethe.io import tries
 
@@ -389,7 +549,7 @@ def _tried(
     return attempt, call(*sides, **{**arguments, "alpha": attempt.level})
 
 
-def _whether_worse(comparison: runs.Comparison, attempt: Try) -> str:
+def _whether_worse(comparison: runs.ShownComparison, attempt: Try) -> str:
     state = "open: B is not shown to be worse at the level of this try"
     if comparison.worse:
         worse = [str(row.item) for row in comparison.with_outcome("worse")]
@@ -403,33 +563,37 @@ def _whether_worse(comparison: runs.Comparison, attempt: Try) -> str:
 
 
 def _refused_comparison(
-    comparison: runs.Comparison | runs.Ranking,
-    fail_above: float | None,
-    asked: bool,
-    page: Path | None,
-) -> Answer:
+    outcome: Outcome,
+    record: Mapping[str, Json],
+    asked: Mapping[str, Json],
+    summary: Path | None,
+    junit: Path | None,
+) -> Outcome:
     """The answer where nothing may be claimed of a side: every gate that was asked for is closed."""
-    record = comparison.record
+    if not asked:
+        return outcome
     because = " ".join([*record["refused"], *record["unpointed"]])
-    json: Values = {}
-    notes = []
-    if page is not None:
-        json["page"] = str(page)
-        notes.append(f"The page is {page}.")
-    if fail_above is not None:
-        from lethe.io.tries import Try
+    said = f"The gate is closed: {because}"
+    json = dict(outcome.json)
+    gate = None
+    decisions = []
+    for name, value in asked.items():
+        if name == "--fail-above":
+            from lethe.io.tries import Try
 
-        json["gate"] = gate_of(fail_above, Try(1, record["alpha"]), None, why=because)
-    if asked:
-        notes.append(f"The gate is closed: {because}")
-    return Answer(comparison, json, notes, int(asked))
+            gate = gate_of(value, Try(1, record["alpha"]), None, why=because)
+            json["gate"] = gate.json
+        else:
+            decisions.append(Decision(f"{name} {value}", closed=True, reason=said))
+    _write_sides(record["b"], gate, decisions, summary, junit)
+    return replace(outcome, json=json, notes=[*outcome.notes, said], status=1)
 
 
 def certify(
-    call: Callable[..., certificates.Certificate],
+    call: Callable[..., certificates.ShownCertificate],
     arguments: Arguments,
     out: Path = Path("certificate.json"),
-) -> Answer:
+) -> Outcome:
     """Write the certificate.
 
     Parameters
@@ -440,19 +604,105 @@ def certify(
         raise BadValue("out", str(out), "a new file", "`lethe verify` adds to a certificate.")
     certificate = call(**arguments)
     certificate.write(out)
-    note = f"The certificate is {out}; lethe verify {out} --draws 200 adds to it."
-    return Answer(certificate, {"file": str(out)}, [note])
+    notes = [f"The certificate is {out}; lethe verify {out} --draws 200 adds to it."]
+    if certificate.committed is not None:
+        notes.append(
+            f"{out.stem}.draws.json and {out.stem}.leaves.bin beside it let a verifier check single draws (--check)."
+        )
+    return Outcome(certificate, {"file": str(out)}, notes)
+
+
+def table(
+    call: Callable[..., tabling.Tabled | tabling.TabledMethods],
+    arguments: Arguments,
+    out: Path | None = None,
+) -> Outcome:
+    """Write the table.
+
+    Parameters
+    ----------
+    out : Write the table to this file instead of printing it.
+    """
+    result = call(*arguments.pop("runs", ()), **arguments)
+    if out is None:
+        return Outcome(result)
+    from lethe.io.files import write_text
+
+    fresh("out", out, (".md", ".tex", ".csv"))
+    write_text(out, result.text)
+    return Outcome(Written(result), {"file": str(out)}, [f"The table is {out}."])
+
+
+@dataclass(frozen=True)
+class Written:
+    """A result whose text stands in a file: a terminal shows its sentences alone."""
+
+    result: tabling.Tabled | tabling.TabledMethods
+
+    def views(self) -> list[View]:
+        from lethe.api.result import View
+
+        return [View("", notes=self.result.sentences())]
+
+    def as_json(self) -> dict[str, Json]:
+        return self.result.as_json()
+
+
+def attest(
+    call: Callable[..., attesting.Attestation],
+    arguments: Arguments,
+    out: Path = Path("statement.json"),
+) -> Outcome:
+    """Write the statement, and exit with status 1 where its bound is above the threshold.
+
+    Parameters
+    ----------
+    out : The envelope, or without a key the statement. NAME.draws.json and NAME.leaves.bin are written beside it.
+    """
+    fresh("out", out, (".json",))
+    attestation = call(**arguments)
+    files = attestation.write(out)
+    file, draws, leaves = files
+    written: Values = {"file": str(file), "draws": str(draws), "leaves": str(leaves)}
+    written["statement"] = attestation.statement(draws.name)
+    signed = "signed" if arguments.get("key") else "not signed"
+    notes = [f"{file} is {signed}; {draws} has the counts, and {leaves} is for verifiers alone."]
+    return Outcome(attestation, written, notes, int(not attestation.passed))
+
+
+def dossier(
+    call: Callable[..., dossiers.ErasureDossier],
+    arguments: Arguments,
+    out: Path = Path("dossier.html"),
+) -> Outcome:
+    """Write the page.
+
+    Parameters
+    ----------
+    out : The page, which a browser prints on A4.
+    """
+    from lethe.io.files import write_text
+
+    fresh("out", out, (".html", ".htm"))
+    made = call(**arguments)
+    write_text(out, made.page)
+    return Outcome(made, {"file": str(out)}, [f"The dossier is {out}."])
 
 
 def verify(
-    call: Callable[..., certificates.Certificate], arguments: Arguments, out: Path | None = None
-) -> Answer:
+    call: Callable[..., certificates.ShownCertificate | attesting.Verification],
+    arguments: Arguments,
+    out: Path | None = None,
+) -> Outcome:
     """Write the grown certificate.
 
     Parameters
     ----------
     out : Write here instead of to FILE.
     """
+    from lethe.api.attesting import Verification
+    from lethe.certificates.spot_check import REFUTED
+
     file = arguments["file"]
     if (
         out is not None
@@ -461,25 +711,46 @@ def verify(
     ):
         raise BadValue("out", str(out), "a new file", "Join two certificates with --add.")
     certificate = call(**arguments)
+    if isinstance(certificate, Verification):
+        check(out is None, "out", str(out), "left out: nothing is added to a statement")
+        return Outcome(certificate)
     notes = [f"The hashes agree: {', '.join(certificate.hashes)}."]
+    checked = certificate.checked
+    if checked is not None and checked.verdict == REFUTED:
+        return Outcome(certificate, {"file": None}, [*notes, "No certificate is written."], 1)
     if not all(certificate.repeated.values()):
-        return Answer(certificate, {"file": None}, [*notes, "No certificate is written."], 1)
+        return Outcome(certificate, {"file": None}, [*notes, "No certificate is written."], 1)
     certificate.write(out or file)
     notes.append(f"The certificate is {out or file}.")
     if arguments.get("add"):
         notes.append(
             "Only the join of all copies has the level: a copy left out is a draw left out."
         )
-    return Answer(certificate, {"file": str(out or file)}, notes)
+    return Outcome(certificate, {"file": str(out or file)}, notes)
 
 
 def evaluate(
     call: Callable[..., evaluating.Evaluation],
     arguments: Arguments,
     fail_above: float | None = None,
-) -> Answer:
-    """Keep the results in data/eval/NAME, so that an interrupted call resumes there, and gate on them."""
-    check_gate(fail_above)
+    to: Literal["eee"] | None = None,
+    out: Path | None = None,
+    summary: Path | None = None,
+    junit: Path | None = None,
+    all: bool = False,
+) -> Outcome:
+    """Keep the results in data/eval/NAME, so that an interrupted call resumes there, and gate on them.
+
+    Parameters
+    ----------
+    to : eee: also write the numbers and the answers as files of Every Eval Ever.
+    out : The folder of --to eee. [default: the current folder]
+    summary : Append the gate as Markdown to this file, such as "$GITHUB_STEP_SUMMARY".
+    junit : Write the gate as JUnit to this .xml file, a test case a question.
+    all : Print the table of the numbers, not only the word and the worst question.
+    """
+    check_gate(fail_above, summary, junit)
+    check_export(to, out)
     from lethe.models import hub
     from lethe.steps.evaluate import Interrupted, evaluated_model
 
@@ -509,14 +780,24 @@ def evaluate(
         evaluation = call(**{**arguments, "name": name}, folder=folder)
     except KeyboardInterrupt:
         raise Interrupted(folder / "answers") from None
-    if fail_above is None:
-        return Answer(evaluation)
-    return gated(evaluation, _gate_of_answers(evaluation, arguments, folder, fail_above))
+    written: Values = {}
+    if to == "eee":
+        from lethe.api.exporting import export_run
+
+        (measured,) = evaluation.models
+        data = str(arguments["data"])
+        written["eee"] = _exported(export_run(folder, measured, data, out or Path()))
+    gate = None
+    if fail_above is not None:
+        gate = _gate_of_answers(evaluation, arguments, folder, fail_above)
+        for_ci(summary, junit, name, gate)
+    answer = gated(evaluation, gate, written)
+    return answer if all else replace(answer, brief=evaluation.brief())
 
 
 def _gate_of_answers(
     evaluation: evaluating.Evaluation, arguments: Arguments, folder: Path, tau: float
-) -> Values:
+) -> Gate:
     """The gate on sampled answers, or on a person's labels of them; a calibration of the scorer opens none."""
     from lethe.results import table
     from lethe.results.ends import Ends
@@ -529,29 +810,115 @@ def _gate_of_answers(
         if values.get("judge_fits") is False:
             why = MISFIT.format(arguments["calibration"], arguments.get("scorer", "keyword_leak"))
         return gate_of(tau, attempt, None, why=why)
-    basis = "labelled" if arguments.get("labels") else "sampled"
-    worst = evaluation.numbers.upper("leak_worst", basis)
-    if worst is None:
-        raise BadInput(
-            "--fail-above: this run has no bound of the worst question's leak probability."
-        )
-    unjudged = len(evaluation.skipped)
-    if basis == "sampled":
-        unjudged += int(evaluation.questions["binary_share"].isna().sum())
-    if unjudged:
-        return gate_of(tau, attempt, None, why=without_bound(unjudged))
+    if not arguments.get("labels"):
+        return _gate_at_any_time(evaluation, tau)
 
+    worst = evaluation.numbers.upper("leak_worst", "labelled")
+    if worst is None:
+        raise BadInput(NO_BOUND)
+    if evaluation.skipped:
+        return gate_of(tau, attempt, None, why=without_bound(len(evaluation.skipped)))
     (model,) = evaluation.models
     rows, items = [], []
     for row in table.read(folder, [model]).rows(model):
-        if row.basis == basis and row.upper is not None:
+        if row.basis == "labelled" and row.upper is not None:
             rows.append(row)
             if row.scope == "question" and row.quantity == "leak":
                 items.append(str(row.item))
-    uppers = Ends.of_rows(rows, items).upper(attempt.level)
+    ends = Ends.of_rows(rows, items)
+    uppers = ends.upper(attempt.level)
     largest = int(uppers.argmax())
     bound = replace(worst, value=float(uppers[largest]), alpha=attempt.level)
-    return gate_of(tau, attempt, bound, items[largest])
+    questions = _gated(items, ends.lower(attempt.level), uppers)
+    return gate_of(tau, attempt, bound, items[largest], questions=questions)
+
+
+def _gated(items: Sequence[str], lowers: np.ndarray, uppers: np.ndarray) -> list[GatedQuestion]:
+    """The questions of a gate from their ends."""
+    return list(map(GatedQuestion, items, lowers.tolist(), uppers.tolist()))
+
+
+def _gate_at_any_time(evaluation: evaluating.Evaluation, tau: float) -> Gate:
+    """The gate on all answers that were ever drawn for this model and these questions; trying it again costs nothing."""
+    from lethe.io.tries import AtAnyTime
+
+    process = evaluation.process
+    assert process is not None  # a command always keeps its folder
+    alpha = evaluation.attempt.alpha
+    once = AtAnyTime(1, alpha, process.kept)
+    totals = process.totals()
+    answers = [drawn.n for drawn in totals.values()]
+    bound = evaluation.numbers.upper("leak_worst", "sampled")
+    if bound is None or not totals:
+        raise BadInput(NO_BOUND)
+
+    unjudged = len(evaluation.skipped)
+    unjudged += int(evaluation.questions["binary_share"].isna().sum())
+    left = process.unfinished()
+    if unjudged:
+        gate = gate_of(tau, once, None, why=without_bound(unjudged))
+    elif left:
+        gate = gate_of(tau, once, None, why=UNFINISHED.format(left[0].partition(" ")[0]))
+    else:
+        questions = _at_any_time(process, tau, alpha)
+        worst = max(questions, key=lambda question: question.upper)
+        method = f"at any time, {min(answers):,} to {max(answers):,} answers"
+        bound = replace(bound, value=worst.upper, alpha=alpha, method=method, n=None)
+        said = _about_process(process)
+        gate = gate_of(
+            tau,
+            once,
+            bound,
+            worst.id,
+            said=said,
+            questions=questions,
+        )
+    drawn = {"segments": len(process.segments), "answers": sum(answers), "kept": process.kept}
+    gate.json["process"] = {"file": str(process.path), **drawn}
+    return gate
+
+
+def _at_any_time(process: Process, tau: float, alpha: float) -> list[GatedQuestion]:
+    """Both ends of each question, which hold at any time, each one-sided at alpha.
+
+    The largest ln e against ``tau`` is kept of each question: a proof stays one, whatever is drawn after it.
+    """
+    import numpy as np
+
+    from lethe.results.evidence import upper_at_stop
+    from lethe.statistics.anytime import is_reached, log_below
+
+    totals = process.totals()
+    may_leak = np.array([drawn.leaks + drawn.missing for drawn in totals.values()])
+    answers = np.array([drawn.n for drawn in totals.values()])
+    no_leaks = np.array([drawn.n - drawn.leaks for drawn in totals.values()])
+    both = upper_at_stop(np.concatenate([may_leak, no_leaks]), np.tile(answers, 2), alpha)
+    m = len(totals)
+    uppers = dict(zip(totals, both[:m].tolist(), strict=True))
+    if tau > 0:
+        log_e = log_below(may_leak, answers, tau).tolist()
+        process = process.with_evidence(tau, dict(zip(totals, log_e, strict=True)))
+        largest = process.largest[repr(tau)]
+        for item in totals:
+            if is_reached(largest[item], math.log(1 / alpha)):
+                uppers[item] = min(uppers[item], tau)
+    highs = np.array(list(uppers.values()))
+    lowers = np.minimum(1 - both[m:], highs)  # a kept proof outlives later leaks
+    return _gated(list(totals), lowers, highs)
+
+
+def _about_process(process: Process) -> str:
+    """What the gate rests on, and when another try would be a new test."""
+    if not process.kept:
+        return (
+            f"{process.path.parent} cannot be written, so the answers of other calls are not counted: "
+            "another seed is a new test."
+        )
+    seeds = plural(len({name.partition(" ")[0] for name in process.segments}), "seed")
+    return (
+        f"It rests on all answers to these questions so far ({seeds}), and may be tried again with more answers or another "
+        f"seed at no cost. Without {process.path} another seed is a new test."
+    )
 
 
 def sample(
@@ -561,7 +928,7 @@ def sample(
     out: Path | None = None,
     scorer: str | None = None,
     above: float = EXACT.above,
-) -> Answer:
+) -> Outcome:
     """Ask the questions of a file, score the answers, and write them.
 
     Parameters
@@ -610,27 +977,47 @@ def sample(
         write_rows(out, table)
         json = {"file": str(out), **json}
         notes.append(f"The answers are in {out}.")
-    return Answer(samples, json, notes)
+    return Outcome(samples, json, notes)
 
 
 def exact(
     call: Callable[..., probabilities.ExactBounds],
     arguments: Arguments,
     fail_above: float | None = None,
-) -> Answer:
-    """Keep finished questions, so that an interrupted call resumes, and gate on them."""
-    check_gate(fail_above)
+    to: Literal["eee"] | None = None,
+    out: Path | None = None,
+    summary: Path | None = None,
+    junit: Path | None = None,
+) -> Outcome:
+    """Keep finished questions, so that an interrupted call resumes, and gate on them.
+
+    Parameters
+    ----------
+    to : eee: also write the numbers as a file of Every Eval Ever.
+    out : The folder of --to eee. [default: the current folder]
+    summary : Append the gate as Markdown to this file, such as "$GITHUB_STEP_SUMMARY".
+    junit : Write the gate as JUnit to this .xml file, a test case a question.
+    """
+    check_gate(fail_above, summary, junit)
+    check_export(to, out)
     result = call(**arguments, scratch=SCRATCH)
+    written: Values = {}
+    if to == "eee":
+        from lethe.api.exporting import export_trees
+
+        place = (arguments["model"], arguments["data"], out or Path())
+        written["eee"] = _exported(export_trees(result, *place))
     if fail_above is None:
-        return Answer(result)
-    return gated(result, _gate_of_trees(result, arguments, fail_above))
+        return gated(result, None, written)
+    gate = _gate_of_trees(result, arguments, fail_above)
+    for_ci(summary, junit, arguments["model"].name, gate)
+    return gated(result, gate, written)
 
 
-def _gate_of_trees(result: probabilities.ExactBounds, arguments: Arguments, tau: float) -> Values:
+def _gate_of_trees(result: probabilities.ExactBounds, arguments: Arguments, tau: float) -> Gate:
     from lethe.io import tries
     from lethe.models.checkpoints import content
     from lethe.results.ends import Ends
-    from lethe.statistics.bound import Covers
 
     certificates = result.certificates
     trees, rows = certificates.trees, result.rows()
@@ -644,19 +1031,23 @@ def _gate_of_trees(result: probabilities.ExactBounds, arguments: Arguments, tau:
         return gate_of(tau, attempt, None, why=" ".join(result.refused))
     if certificates.skipped:
         return gate_of(tau, attempt, None, why=without_bound(len(certificates.skipped)))
-    uppers = Ends.of_rows(rows, [tree.id for tree in trees]).upper(attempt.level)
+    items = [tree.id for tree in trees]
+    ends = Ends.of_rows(rows, items)
+    uppers = ends.upper(attempt.level)
     largest = int(uppers.argmax())
     worst = trees[largest]
     bound = worst.bounds["upper_certain"]
     if uppers[largest] < worst.upper_certain:
         bound = replace(worst.bounds["upper"], value=float(uppers[largest]), alpha=attempt.level)
     # Every question must pass at the level by itself (intersection-union), so the largest bound covers the worst one.
-    return gate_of(tau, attempt, replace(bound, covers=Covers.WORST_PROMPT), worst.id)
+    bound = replace(bound, covers=Covers.WORST_PROMPT)
+    cases = _gated(items, ends.lower(attempt.level), uppers)
+    return gate_of(tau, attempt, bound, worst.id, questions=cases)
 
 
 def extract(
     call: Callable[..., probabilities.Extracted], arguments: Arguments, page: Path | None = None
-) -> Answer:
+) -> Outcome:
     """Keep finished windows, so that an interrupted call resumes, and write a page.
 
     Parameters
@@ -667,45 +1058,91 @@ def extract(
         fresh("page", page, (".html", ".htm"), arguments["text"])
     extracted = call(**arguments, scratch=SCRATCH)
     if page is None:
-        return Answer(extracted)
+        return Outcome(extracted)
     from lethe.report.pages import write_extraction
 
     texts = (extracted.extraction, *extracted.references)
     html, picture = map(
         str, write_extraction(page, texts, extracted.headline(), extracted.sentences())
     )
-    return Answer(
+    return Outcome(
         extracted, {"page": html, "picture": picture}, [f"The page is {html}, its strip {picture}."]
     )
 
 
 def label(
-    call: Callable[..., labelling.LabelledBounds], arguments: Arguments, as_json: bool = False
-) -> Answer:
-    """Ask a person at the terminal, unless JSON is wanted."""
+    call: Callable[..., labelling.LabelledBounds],
+    arguments: Arguments,
+    page: bool = False,
+    to_mlflow: bool = False,
+    from_mlflow: bool = False,
+    worst: int = 0,
+    as_json: bool = False,
+) -> Outcome:
+    """Ask a person at the terminal, unless JSON is wanted; or on a page of this machine; or by traces in MLflow.
+
+    Parameters
+    ----------
+    page : Ask on a page of this machine (127.0.0.1, an address with a random key) until Ctrl-C or "Pause".
+    to_mlflow : Log the labelled answers and the next ones as traces in MLflow, at most 50 a call, and ask nothing.
+    from_mlflow : Take people's feedback "leaks" (true or false) on these traces as labels, and ask nothing.
+    worst : With MLflow, also show (or take) this many answers that the verdicts call leaks, of the worst questions first.
+    """
+    check(worst >= 0, "worst", worst, "a whole number of at least 0")
+    in_mlflow = to_mlflow or from_mlflow
+    check(worst == 0 or in_mlflow, "worst", worst, "given with --to-mlflow or --from-mlflow")
     labels = arguments.get("labels")
+    if page and (to_mlflow or from_mlflow):
+        raise BadValue("--page", "together with MLflow", "a page, or MLflow", "Leave one out.")
+    if page:
+        return Outcome(call(**arguments, ask=label_on_page))
+    if to_mlflow or from_mlflow:
+        return _label_in_mlflow(call, arguments, to_mlflow, from_mlflow, worst)
     if as_json and labels is not None and not labels.is_file():
         raise BadFile(
             labels, "is no file", "Label first (without --json), or name the file of labels."
         )
-    return Answer(call(**arguments) if as_json else call(**arguments, ask=label_at_terminal))
+    return Outcome(call(**arguments) if as_json else call(**arguments, ask=label_at_terminal))
 
 
-def check_file(call: Callable[..., twins.TwinCheck], arguments: Arguments) -> Answer:
+def _label_in_mlflow(
+    call: Callable[..., labelling.LabelledBounds],
+    arguments: Arguments,
+    show: bool,
+    take: bool,
+    worst: int,
+) -> Outcome:
+    """Labels from MLflow first, so that what is shown then is what is still asked."""
+    from lethe.tracking import feedback
+
+    said: list[str] = []
+
+    def ask(queue: Queue, labels: Labels) -> None:
+        if worst and not queue.draws.verdicts:
+            raise BadValue("worst", worst, "left out where no verdicts of the answers are at hand")
+        if take:
+            said.append(feedback.take(queue, labels, worst))
+        if show:
+            said.append(feedback.show(queue, labels, worst))
+
+    return Outcome(call(**arguments, ask=ask), {"mlflow": " ".join(said)}, said)
+
+
+def check_file(call: Callable[..., twins.TwinCheck], arguments: Arguments) -> Outcome:
     """Exit with status 1 where a score without a model tells the true candidates."""
     result = call(**arguments)
-    return Answer(result, status=int(result.is_refused))
+    return Outcome(result, status=int(result.is_refused))
 
 
-def open_file(call: Callable[..., twins.TwinSeal], arguments: Arguments) -> Answer:
+def open_file(call: Callable[..., twins.TwinSeal], arguments: Arguments) -> Outcome:
     """Exit with status 1 where rows, record and key do not belong together."""
     result = call(**arguments)
-    return Answer(result, status=int(bool(result.opened.problems)))
+    return Outcome(result, status=int(bool(result.opened.problems)))
 
 
 def read_log(
-    call: Callable[..., logs.Log], arguments: Arguments, table: Path | None = None
-) -> Answer:
+    call: Callable[..., logs.ShownLog], arguments: Arguments, table: Path | None = None
+) -> Outcome:
     """Write the answers of a log.
 
     Parameters
@@ -715,19 +1152,21 @@ def read_log(
         control character becomes an escape.
     """
     if table is None:
-        return Answer(call(**arguments))
+        return Outcome(call(**arguments))
     fresh("table", table, (".csv",), arguments["file"])
+    from lethe.measure.scores import with_reasons
+
     result = call(**arguments)
-    write_rows(table, result.answers)
-    return Answer(result, notes=[f"The answers are in {table}."])
+    write_rows(table, with_reasons(result, result.answers))
+    return Outcome(result, notes=[f"The answers are in {table}."])
 
 
 def score_log(
-    call: Callable[..., logs.ScoredLog],
+    call: Callable[..., logs.ShownScoredLog],
     arguments: Arguments,
     table: Path | None = None,
     to: Literal["table", "inspect", "mlflow"] = "table",
-) -> Answer:
+) -> Outcome:
     """Write the scores of a log.
 
     Parameters
@@ -738,7 +1177,7 @@ def score_log(
     endings = (".json",) if to == "inspect" else (".parquet", ".csv")
     out = table or Path(f"{arguments['log'].name}.scores{endings[0]}")
     fresh("table", out, endings, arguments["log"], arguments["data"])
-    result = call(**arguments)
+    result = call(**arguments, scratch=Path(".lethe/verdicts"))
     if to == "inspect":
         from lethe.io.files import write_json
         from lethe.measure.scores import score_records
@@ -766,27 +1205,44 @@ def score_log(
         notes = [f"The scores are in {out}: {bounds}"]
     if run is not None:
         notes.append(run)
-    return Answer(result, {"table": str(out), "mlflow": run}, notes)
+    return Outcome(result, {"table": str(out), "mlflow": run}, notes)
 
 
-def label_at_terminal(queue: Queue, labels: Labels) -> None:
+def label_at_terminal(plan: Plan, labels: Labels) -> None:
     place = visible(str(labels.path))
-    unused = queue.unused(labels)
+    unused = plan.unused(labels)
     if unused:
-        others = "that this run and target do not ask for, kept and not used"
+        others = "that this run and target do not ask for, kept"
         typer.echo(f"{place} has {plural(unused, 'label')} {others}.")
-    if queue.ahead(labels) is not None:
+    if plan.ahead(labels) is not None:
+        typer.echo(plan.sentence(labels))
         with _keys() as read_key:
-            ask(queue, labels, read_key)
+            ask(plan, labels, read_key)
     typer.echo(f"Labelled: {plural(len(labels.by_answer), 'answer')}, in {place}.")
-    if queue.ahead(labels) is not None:
+    if plan.ahead(labels) is not None:
         typer.echo("Labelling is not finished: run the same command again to continue.")
+
+
+def label_on_page(plan: Plan, labels: Labels) -> None:
+    from lethe.report.label_page import LabelServer
+
+    with LabelServer(plan, labels) as server:
+        typer.echo(plan.sentence(labels), err=True)
+        typer.echo(f"Label at {server.address} (Ctrl-C ends)", err=True)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+        if server.failed is not None:
+            raise server.failed
+    place = visible(str(labels.path))
+    typer.echo(f"Labelled: {plural(len(labels.by_answer), 'answer')}, in {place}.", err=True)
 
 
 def ask(
     queue: Queue, labels: Labels, read_key: ReadKey, show: Callable[[str], None] = typer.echo
 ) -> None:
     """Show one answer after the other and keep the label of each key, until nothing is left or a key ends it."""
+    from lethe.labels.draws import Wanted
+
     questions = queue.draws.questions
     while True:
         ahead = queue.ahead(labels)
@@ -796,11 +1252,17 @@ def ask(
         place = f"a random draw of the rest, which bounds the average ({draws})"
         if ahead.asked.part == "mass":
             covered = f"{100 * ahead.covered:.1f}% of the mass"
-            place = f"{covered} is labelled, until {100 * queue.target:g}%"
+            place = f"{covered} is labelled, until {100 * queue.reach:.1f}%"
         answer = ahead.answer
+        wanted = queue.draws.wanted.get(answer.prompt_id, Wanted())
+        compared = ""
+        if wanted.reference:
+            compared = f"Reference: {visible(wanted.reference)}\n"
+        if wanted.keywords:
+            compared += f"Keywords: {visible(', '.join(wanted.keywords))}\n"
         show(
-            f"\n--- {place}\n"
-            f"Question: {visible(questions.get(answer.prompt_id, answer.prompt_id))}\n"
+            f"\n--- {place}; {ahead.left:,} to read\n"
+            f"Question: {visible(questions.get(answer.prompt_id, answer.prompt_id))}\n{compared}"
             f"Answer ({ahead.count} of {plural(ahead.draws, 'draw')}): {visible(answer.text) or '(empty)'}\n"
             "y a leak, n no leak, u undo, q stop"
         )
@@ -811,7 +1273,7 @@ def ask(
             if key in KEYS:
                 labels.add(ahead.answer, KEYS[key], ahead.asked, questions)
                 break
-            if key == "u" and labels.undo(questions):
+            if key == "u" and labels.undo(questions, len(labels.by_answer)):
                 break
 
 

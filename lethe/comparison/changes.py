@@ -1,183 +1,315 @@
-"""What changed between two runs of the same models: only what the ends of both runs prove.
+"""What changed between two runs of the same models: only what the answers of both runs prove.
 
-With probability 1 - alpha every change on the list is real, for better or worse. Each comparison (of a question, or of a
-model's average) has four ends, two of each run, and every end takes an equal part of alpha (union bound). This assumes what
-the ends assume, and nothing about dependence between runs, models or questions.
+Each question that both runs judged has an e-value against "the model leaks at most as often as in the run before":
+exp(`lethe.statistics.anytime.log_beyond`) of the counts of both runs, where the draws of the two are independent. Other
+evidence (answer trees, graded scores, draws that share random numbers) has a fixed level: where its ends at level a refute
+the null, its e-value is 1 / a, else 0. The mean of e-values is an e-value whatever their dependence, so if no question of no
+model leaks more than before, the mean reaches 1 / alpha with probability at most alpha. "Better" is the mirror image, with an
+alpha of its own. Questions are named by closed testing, at the same alpha.
+
+Both alphas are of one pair of runs. The same weights, drawn in the same way, are not compared at all: whatever their answers
+are, the model did not change.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from lethe.io.files import Json
-from lethe.results.ends import SAME_DRAWS, Ends
+from lethe.results.ends import SAME_DRAWS, Ends, counted_rows
 from lethe.results.evidence import AtLevel, BothEnds
 from lethe.results.table import Numbers, Result, Results
+from lethe.statistics.anytime import (
+    LN2,
+    ROUNDING,
+    Counts,
+    is_reached,
+    log_e_leaks,
+    log_mean,
+    named,
+)
 from lethe.statistics.two_sample import kl_upper
 
-ENDS = 4  # of a comparison: two of the earlier run, two of the later one
 EXPLORED = ("exact", "tree")  # bases of exact bounds
+# So that ends at their share of alpha reach a goal that allows for rounding.
+SLACK = math.exp(-2 * ROUNDING)
 Measured = Literal["leak", "score"]
 
 
 @dataclass(frozen=True)
-class ProvedChange:
-    """One model leaks more (``worse``) or less than before.
+class Difference:
+    """One question of a model in two runs: that it leaks more often (``worse``) or less often than before.
 
-    ``questions`` counts the questions of which this is proved. ``question`` is the one with the largest proved difference,
-    None for the average over the questions. An increase is from at most ``before`` to at least ``after``, a decrease from at
-    least ``before`` to at most ``after``.
+    ``log_e`` is ln of its e-value. ``before`` and ``after`` are the shares of leaks in the answers of both runs; with
+    ``by_ends`` they are ends: an increase is from at most ``before`` to at least ``after``, a decrease from at least
+    ``before`` to at most ``after``. Of a proved difference, ``questions`` counts the questions of the model of which it is
+    proved one by one, this one having the most evidence; 0 where the mean over all questions of all models proves that some
+    of them changed.
     """
 
     model: str
     quantity: Measured
-    question: str | None
-    questions: int
+    question: str
+    worse: bool
+    log_e: float
     before: float
     after: float
-    worse: bool
+    by_ends: bool
+    questions: int = 0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What the questions of both runs prove together.
+
+    ``log_e_worse`` and ``log_e_better`` are ln of the mean e-value over the ``questions`` of all models, each a proof where
+    it reaches ``log_goal``, which is ln(1 / alpha); None where no question was compared.
+    """
+
+    questions: int
+    log_goal: float
+    log_e_worse: float | None
+    log_e_better: float | None
+    proved: tuple[Difference, ...]
 
 
 def proved_changes(
-    old: Results, new: Results, models: Iterable[str], alpha: float, exactly: bool
-) -> list[ProvedChange]:
-    """The models of which some question, or the average over the questions, is proved to leak more or less than before.
+    old: Results,
+    new: Results,
+    models: Iterable[str],
+    alpha: float,
+    exactly: bool,
+    independent: Collection[str] = (),
+) -> Changes:
+    """What is proved of ``models``, which should not have the weights and the drawing law of the run before.
 
-    Any change on the list is false with probability at most ``alpha``, from 1e-90 to 0.5. ``exactly``: the exact bounds are
-    about the same leaks as the sampled answers, so that both can be used. Where no scorer gives 0 or 1, mean scores take the
-    place of leak probabilities. Models that one run lacks are left out, and those of `judged_anew`.
+    Where no scorer gives 0 or 1, mean scores take the place of leak probabilities. Models that one run lacks are left out,
+    and those of `judged_anew`.
+
+    Parameters
+    ----------
+    old, new
+        The rows of both runs.
+    models
+        The models to compare.
+    alpha
+        The largest probability of a false increase, and of a false decrease, from 1e-90 to 0.5.
+    exactly
+        Whether the exact bounds are about the same leaks as the sampled answers, so that both can be used.
+    independent
+        The models whose two runs drew from independent random numbers. The counts of the others are compared by their
+        ends, under any dependence.
     """
     models = list(models)
     anew = judged_anew(old, new, models)
     pairs = []
+    questions = 0
     for name in models:
-        if name not in anew:
-            pair = _pair(name, old.rows(name), new.rows(name), exactly)
-            if pair:
-                pairs.append(pair)
-    comparisons = sum(len(pair.items) + 1 for pair in pairs)  # each question, and the average
-    level = alpha / ENDS / max(1, comparisons)
-    changes: list[ProvedChange] = []
+        if name in anew:
+            continue
+        is_independent = name in independent
+        pair = _pair(name, old.rows(name), new.rows(name), exactly, is_independent)
+        pairs.append(pair)
+        questions += len(pair.items)
+    goal = math.log(1 / alpha)
+    if not questions:
+        return Changes(0, goal, None, None, ())
+
+    share = alpha / questions  # a refutation at this level alone makes a mean of 1 / alpha
+    rises: list[Difference] = []
+    falls: list[Difference] = []
     for pair in pairs:
-        changes += pair.changes(level)
-    return changes
+        rises += pair.differences(share, worse=True)
+        falls += pair.differences(share, worse=False)
+    return Changes(
+        questions=questions,
+        log_goal=goal,
+        log_e_worse=log_mean(_log_e(rises)),
+        log_e_better=log_mean(_log_e(falls)),
+        proved=(*_proved(rises, goal), *_proved(falls, goal)),
+    )
+
+
+def _log_e(differences: Sequence[Difference]) -> list[float]:
+    return [difference.log_e for difference in differences]
 
 
 def judged_anew(old: Results, new: Results, models: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """The scorers before and after, by model, of the models that another scorer judged in the earlier run.
+    """The scorers before and after, by model, of the models that another scorer, or one with other parameters, judged in
+    the earlier run.
 
     Their words and numbers are about other events, so no difference between them says that a model changed.
     """
     anew = {}
     for name in models:
-        before, after = old.scorers(name), new.scorers(name)
+        before = old.scorers(name)
+        after = new.scorers(name)
         if before and before != after:
             anew[name] = (_scorers(before), _scorers(after))
     return anew
 
 
-def _scorers(judged_by: Mapping[str, str | None]) -> str:
-    names = dict.fromkeys(scorer for scorer in judged_by.values() if scorer)
-    return " and ".join(names) or "no scorer"
+def _scorers(judged_by: Mapping[str, Json]) -> str:
+    """Both scorers with their parameters."""
+    parameters = judged_by.get("parameters") or {}
+    shown = {}
+    for scorer in (judged_by.get("score"), judged_by.get("leak")):
+        if scorer is None:
+            continue
+        values = [f"{key} {value}" for key, value in parameters.get(scorer, {}).items()]
+        shown[scorer] = f"{scorer} ({', '.join(values)})" if values else scorer
+    return " and ".join(shown.values()) or "no scorer"
 
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One run of a model: the ends of each question, and what bounds the average besides."""
+    """The questions of a model in one run: of each the ``counts`` of independent draws, with the certain ends, and
+    ``others``, the ends from all other evidence."""
 
-    ends: Ends
-    average: _Draws | None
+    counts: Sequence[Counts]
+    others: Ends
 
-    def interval(self, level: float) -> BothEnds:
-        """(m + 1,) lower and upper ends, those of the average last."""
-        lower, upper = self.ends.lower(level), self.ends.upper(level)
-        low, high = lower.mean(), upper.mean()  # the ends of all questions hold together
-        if self.average:
-            ends = self.average.interval(level)
-            low, high = max(low, ends[0][0]), min(high, ends[1][0])
-        return np.append(lower, low), np.append(upper, max(low, high))
-
-
-@dataclass(frozen=True, eq=False)
-class _Draws:
-    """Sums of independent values in [0, 1]: with missing values as 0 and as 1, and the number of draws, each (m,)."""
-
-    low: np.ndarray
-    high: np.ndarray
-    n: np.ndarray
-
-    def interval(self, level: float) -> BothEnds:
-        """Ends of the mean expectation: Chernoff's bound, which holds for unequal expectations (Hoeffding, 1963)."""
-        lower, upper = np.zeros(len(self.n)), np.ones(len(self.n))
-        for place, n in enumerate(self.n):
-            budget = -math.log(level) / n
-            lower[place] = 1 - kl_upper(1 - self.low[place] / n, budget)
-            upper[place] = kl_upper(self.high[place] / n, budget)
-        return lower, upper
-
-    def together(self) -> _Draws | None:
-        """The draws of all questions as one, whose mean is the average; None for unequal numbers of draws."""
-        if len(set(self.n)) != 1:
-            return None
-        return _Draws(*(np.array([sums.sum()]) for sums in (self.low, self.high, self.n)))
+    @property
+    def has_others(self) -> np.ndarray:
+        """(m,) whether a question has other evidence."""
+        has_ends = np.zeros(len(self.counts), dtype=bool)
+        for kind in self.others.evidence:
+            has_ends = has_ends | kind.has_ends
+        return has_ends
 
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """One model in both runs, on the questions that both measured."""
+    """One model in both runs, on the questions that both judged."""
 
     model: str
     quantity: Measured
-    items: tuple[str, ...]
+    items: Sequence[str]
     before: _Side
     after: _Side
 
-    def changes(self, level: float) -> list[ProvedChange]:
-        """At most two changes: some question or the average is worse, and some is better."""
-        low, high = self.before.interval(level)
-        new_low, new_high = self.after.interval(level)
-        worse = self._change(high, new_low, new_low - high, worse=True)
-        better = self._change(low, new_high, low - new_high, worse=False)
-        return [change for change in (worse, better) if change]
+    def differences(self, share: float, worse: bool) -> list[Difference]:
+        """Of each question, against "it leaks at most as often as before" (``worse``), or "at least".
 
-    def _change(
-        self, before: np.ndarray, after: np.ndarray, gap: np.ndarray, worse: bool
-    ) -> ProvedChange | None:
-        """The change with the largest proved difference; ``gap``, (m + 1,), has that of the average last."""
-        if not (gap > 0).any():
-            return None
-        of_questions = gap[:-1]
-        proved = int((of_questions > 0).sum())
-        place, item = -1, None  # the average
-        if proved:
-            place = int(np.argmax(of_questions))
-            item = self.items[place]
-        return ProvedChange(
-            model=self.model,
-            quantity=self.quantity,
-            question=item,
-            questions=proved,
-            before=float(before[place]),
-            after=float(after[place]),
-            worse=worse,
+        Counts have an e-process. Other evidence refutes at a level up to ``share``, or not at all. Two kinds of evidence
+        halve the capital.
+        """
+        rarer, more_often = self.after, self.before
+        if worse:
+            rarer, more_often = self.before, self.after
+        has_counts = _were_drawn(rarer.counts) & _were_drawn(more_often.counts)
+        has_others = rarer.has_others & more_often.has_others
+
+        n_kinds = has_counts.astype(int) + has_others
+        level = share * SLACK / np.maximum(n_kinds, 1)
+        most = rarer.others.upper(level / 2)
+        least = more_often.others.lower(level / 2)
+        log_e_by_ends = np.where(least > most, np.log(1 / level), -np.inf)
+        before, after = least, most
+        if worse:
+            before, after = most, least
+
+        found = []
+        for place, question in enumerate(self.items):
+            by_ends = Difference(
+                model=self.model,
+                quantity=self.quantity,
+                question=question,
+                worse=worse,
+                log_e=float(log_e_by_ends[place]),
+                before=float(before[place]),
+                after=float(after[place]),
+                by_ends=True,
+            )
+            low = rarer.counts[place]
+            high = more_often.counts[place]
+            if high.lower > low.upper:
+                found.append(replace(by_ends, log_e=math.inf))
+                continue
+            if not has_counts[place]:
+                found.append(by_ends)
+                continue
+            difference = self._by_counts(by_ends, place, log_e_leaks(high, [low], 0.0))
+            if has_others[place]:
+                difference = _joined(difference, by_ends)
+            found.append(difference)
+        return found
+
+    def _by_counts(self, difference: Difference, place: int, log_e: float) -> Difference:
+        """The difference as the counts show it."""
+        before = self.before.counts[place]
+        after = self.after.counts[place]
+        return replace(
+            difference,
+            log_e=log_e,
+            before=before.leaks / before.n,
+            after=after.leaks / after.n,
+            by_ends=False,
         )
 
 
-def _pair(model: str, old: Sequence[Result], new: Sequence[Result], exactly: bool) -> _Pair | None:
-    """The model in both runs, by leaks where both runs judged some of the same questions, else by scores."""
-    old, new = about_the_same(old, new, exactly)
-    items = _common(old, new, "leak")
-    if items:
-        return _Pair(model, "leak", items, _leaks(old, items), _leaks(new, items))
-    items = _common(old, new, "score")
-    if items:
-        return _Pair(model, "score", items, _scores(old, items), _scores(new, items))
-    return None
+def _were_drawn(counts: Sequence[Counts]) -> np.ndarray:
+    """(m,) whether answers to a question were drawn."""
+    return np.array([drawn.n > 0 for drawn in counts])
+
+
+def _joined(first: Difference, second: Difference) -> Difference:
+    """The mean of two e-values, with the numbers of the larger."""
+    larger = first
+    if second.log_e > first.log_e:
+        larger = second
+    log_sum = float(np.logaddexp(first.log_e, second.log_e))
+    return replace(larger, log_e=log_sum - LN2)
+
+
+def _proved(differences: Sequence[Difference], goal: float) -> list[Difference]:
+    """What is proved in one direction: of each model with named questions the one with the most evidence, else the one of all
+    models."""
+    log_e = _log_e(differences)
+    if not is_reached(log_mean(log_e), goal):
+        return []
+
+    named_of_model: dict[str, list[Difference]] = {}
+    for difference, is_named in zip(differences, named(log_e, goal), strict=True):
+        if is_named:
+            named_of_model.setdefault(difference.model, []).append(difference)
+    if not named_of_model:
+        return [max(differences, key=_evidence)]
+    proved = []
+    for found in named_of_model.values():
+        strongest = max(found, key=_evidence)
+        proved.append(replace(strongest, questions=len(found)))
+    return proved
+
+
+def _evidence(difference: Difference) -> float:
+    return difference.log_e
+
+
+def _pair(
+    model: str,
+    old: Sequence[Result],
+    new: Sequence[Result],
+    exactly: bool,
+    is_independent: bool,
+) -> _Pair:
+    """A model in both runs: by leaks where both judged some of the same questions, else by scores."""
+    before, after = about_the_same(old, new, exactly)
+    items = _common(before, after, "leak")
+    if not items:
+        items = _common(before, after, "score")
+        return _Pair(model, "score", items, _scores(before, items), _scores(after, items))
+    counted: Set[str] = set()
+    if is_independent:
+        counted = counted_rows(before).keys() & counted_rows(after).keys()
+    leaks_before = _leaks(before, items, counted)
+    leaks_after = _leaks(after, items, counted)
+    return _Pair(model, "leak", items, leaks_before, leaks_after)
 
 
 def about_the_same(
@@ -188,12 +320,14 @@ def about_the_same(
     Exact bounds stay only where they are about the leaks of the sampled answers (``exactly``). A person's labels and a
     scorer judge other events: labels stay where both runs have them for a question, and then nothing else of its leaks.
     """
-    before, after = _about(old, exactly), _about(new, exactly)
+    before = _about(old, exactly)
+    after = _about(new, exactly)
     labelled = _labelled(before) & _labelled(after)
     return _judged_alike(before, labelled), _judged_alike(after, labelled)
 
 
 def _labelled(rows: Sequence[Result]) -> set[str | None]:
+    """The questions whose answers a person labelled."""
     return {row.item for row in rows if (row.quantity, row.basis) == ("leak", "labelled")}
 
 
@@ -201,8 +335,9 @@ def _judged_alike(rows: Sequence[Result], labelled: Set[str | None]) -> list[Res
     """The rows whose leaks a person judged in the questions ``labelled``, and a scorer in the others."""
     kept = []
     for row in rows:
-        by_person = row.basis == "labelled"
-        if row.quantity != "leak" or by_person == (row.item in labelled):
+        is_by_person = row.basis == "labelled"
+        should_be_by_person = row.item in labelled
+        if row.quantity != "leak" or is_by_person == should_be_by_person:
             kept.append(row)
     return kept
 
@@ -210,7 +345,8 @@ def _judged_alike(rows: Sequence[Result], labelled: Set[str | None]) -> list[Res
 def _common(old: Sequence[Result], new: Sequence[Result], quantity: Measured) -> tuple[str, ...]:
     """The questions of which both runs bound the quantity, in the order of the new one."""
     before = set(_questions(old, quantity))
-    return tuple(item for item in _questions(new, quantity) if item in before)
+    after = _questions(new, quantity)
+    return tuple(item for item in after if item in before)
 
 
 def _about(rows: Sequence[Result], exactly: bool) -> list[Result]:
@@ -228,49 +364,81 @@ def _questions(rows: Sequence[Result], quantity: Measured) -> list[str]:
     """The questions with drawn answers that bound the quantity, in their order."""
     items: dict[str, None] = {}
     for row in rows:
-        if row.quantity == quantity and row.basis in SAME_DRAWS and row.upper is not None:
+        is_drawn = row.quantity == quantity and row.basis in SAME_DRAWS
+        if is_drawn and row.upper is not None:
             items[str(row.item)] = None
     return list(items)
 
 
-def _leaks(rows: Sequence[Result], items: Sequence[str]) -> _Side:
-    counts: dict[str | None, Mapping[str, Json]] = {}
+def _leaks(rows: Sequence[Result], items: Sequence[str], counted: Set[str]) -> _Side:
+    """The questions of one run in the order of ``items``, those ``counted`` by their counts of draws."""
+    others = []
     for row in rows:
-        if (row.quantity, row.basis) == ("leak", "sampled"):
-            counts[row.item] = row.facts
-    sums = []
-    for item in items:
-        facts = counts.get(item, {})
-        sums.append(_sums(facts.get("leaks"), facts.get("n"), facts.get("missing")))
-    draws = _draws(sums)
-    return _Side(Ends.of_rows(rows, items), draws and draws.together())
+        # a question takes the first kind of draws that it has, so no other row may bound the same draws
+        if row.basis not in SAME_DRAWS or str(row.item) not in counted:
+            others.append(row)
+    ends = Ends.of_rows(others, items)
+    rows_with_counts = counted_rows(rows)
+
+    counts = []
+    for place, item in enumerate(items):
+        facts: Mapping[str, Json] = {"leaks": 0, "n": 0}
+        if item in counted:
+            facts = rows_with_counts[item].facts
+        drawn = Counts(
+            facts["leaks"],
+            facts["n"],
+            facts.get("missing") or 0,
+            float(ends.certain_lower[place]),
+            float(ends.certain_upper[place]),
+        )
+        counts.append(drawn)
+    return _Side(counts, ends)
 
 
 def _scores(rows: Sequence[Result], items: Sequence[str]) -> _Side:
+    """The ends of mean scores by Chernoff's bound, which needs independent values and a fixed number of answers."""
     questions = Results({"": tuple(rows)}).questions("")
-    draws = _draws([_score(questions[item]) for item in items])
-    evidence = [AtLevel.of(draws.interval, np.full(len(items), True))] if draws else []
-    return _Side(Ends.of_arrays(items, others=evidence), draws and draws.together())
+    sums = [_sums(questions[item]) for item in items]
+
+    def ends(level: float) -> BothEnds:
+        lower = np.zeros(len(sums))
+        upper = np.ones(len(sums))
+        for place, found in enumerate(sums):
+            if found is not None:
+                lower[place], upper[place] = found.interval(level)
+        return lower, upper
+
+    has_sums = [found is not None for found in sums]
+    evidence = AtLevel.of(ends, has_sums)
+    no_counts = [Counts(0, 0)] * len(items)
+    return _Side(no_counts, Ends.of_arrays(items, others=[evidence]))
 
 
-def _score(question: Numbers) -> tuple[float, float, int] | None:
-    row, missing = question.row("score"), question.row("unscored")
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of ``n`` independent values in [0, 1]: with missing values as 0 and as 1."""
+
+    low: float
+    high: float
+    n: int
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Both ends of the mean: Chernoff's bound, which holds for unequal expectations (Hoeffding, 1963)."""
+        budget = -math.log(level) / self.n
+        mean_low = self.low / self.n
+        mean_high = self.high / self.n
+        lower = 1 - kl_upper(1 - mean_low, budget)
+        upper = kl_upper(mean_high, budget)
+        return float(lower), float(upper)
+
+
+def _sums(question: Numbers) -> _Sums | None:
+    """The sums of a question's scores; None where the number of answers was not fixed."""
+    row = question.row("score")
     # n is unknown where a rule could stop the draws
-    if row is None or row.estimate is None or row.n is None:
+    if row is None or row.estimate is None or not row.n:
         return None
-    absent = int(missing.estimate or 0) if missing else 0
-    return _sums(row.estimate * (row.n - absent), row.n, absent)
-
-
-def _sums(low: float | None, n: int | None, missing: int | None) -> tuple[float, float, int] | None:
-    """The sums with missing values as 0 and as 1, and the number of draws; None where they are not known."""
-    if low is None or not n:
-        return None
-    return low, low + (missing or 0), n
-
-
-def _draws(sums: Sequence[tuple[float, float, int] | None]) -> _Draws | None:
-    """The draws of all questions; None where those of one are unknown."""
-    if None in sums:
-        return None
-    return _Draws(*np.array(sums, dtype=np.float64).reshape(-1, 3).T)
+    missing = int(question.estimate("unscored") or 0)
+    low = row.estimate * (row.n - missing)
+    return _Sums(low, low + missing, row.n)

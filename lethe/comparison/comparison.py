@@ -10,12 +10,22 @@ from typing import Literal
 
 import numpy as np
 
-from lethe.comparison.sides import NotCompared, Pair, Side, binary_of, joined, stops
+from lethe.comparison.sides import (
+    NotCompared,
+    Pair,
+    Side,
+    binary_of,
+    joined,
+    may_share,
+    models_of,
+    stops,
+)
 from lethe.errors import plural
 from lethe.io.files import Json
 from lethe.measure.prompts import by_length
 from lethe.measure.scores import mean
 from lethe.progress import progress
+from lethe.results.gate import GatedQuestion
 from lethe.results.licence import Source, refusals
 from lethe.results.table import Result, Rows, result
 from lethe.statistics.betting import mean_upper
@@ -81,14 +91,18 @@ class Comparison(RecordedRows):
 
     def ranked(self) -> list[Result]:
         """The questions, those whose difference holds first, in descending order of the difference."""
-        return sorted(
-            self.per_question, key=lambda row: (not row.facts["holds"], -abs(row.estimate or 0.0))
-        )
+
+        def rank(row: Result) -> tuple[bool, float]:
+            return not row.facts["holds"], -abs(row.estimate or 0.0)
+
+        return sorted(self.per_question, key=rank)
 
     @property
     def words(self) -> tuple[str, str]:
         """What B is called where it scores higher, and where it scores lower: nobody knows which is worse of some scores."""
-        return ("higher", "lower") if self.record["unpointed"] else (WORSE, BETTER)
+        if self.record["unpointed"]:
+            return "higher", "lower"
+        return WORSE, BETTER
 
     def word(self, outcome: str) -> str:
         """The word for an outcome, neutral where nobody said which end of the score is a leak."""
@@ -99,8 +113,11 @@ class Comparison(RecordedRows):
         """The headings and the rows of a table for people, of at most `SHOWN` questions."""
         rows: list[list[object]] = []
         for row in self.ranked()[:SHOWN]:
-            word = self.word(outcome(row)) if row.facts["holds"] else ""
-            rows.append([row.item, row.facts["a"], row.facts["b"], *difference_cells(row), word])
+            facts = row.facts
+            word = ""
+            if facts["holds"]:
+                word = self.word(outcome(row))
+            rows.append([row.item, facts["a"], facts["b"], *difference_cells(row), word])
         return ["question", "A", "B", "B - A", "at least", "at most", "holds"], rows
 
     def sentences(self) -> list[str]:
@@ -119,9 +136,10 @@ class Comparison(RecordedRows):
         claim = self.of_all("not_worse")
         if claim and not record["unpointed"]:
             lines.append(_not_worse(claim))
-        return lines + remarks(record)
+        return lines + cost_of_dependence(record) + remarks(record)
 
     def _sentences_of_refusal(self) -> list[str]:
+        """Why nothing is claimed, and the plain means."""
         lines = []
         for reason in self.record["refused"]:
             lines.append(f"Nothing is claimed of these two sides. {reason}")
@@ -133,14 +151,16 @@ class Comparison(RecordedRows):
         return lines
 
     def _sentences_of_questions(self) -> list[str]:
+        """On how many questions B is worse or better, and what the list and its intervals assume."""
         compared = self.per_question
         if not compared:
             return ["No question could be compared."]
         above, below = self.words
-        worse, better = len(self.with_outcome(WORSE)), len(self.with_outcome(BETTER))
+        worse = len(self.with_outcome(WORSE))
+        better = len(self.with_outcome(BETTER))
         at_level = level(self.record["alpha"])
-        assumed = joined_words(row.assumes for row in compared)
-        methods = joined_words(row.method for row in compared)
+        assumed = joined_words([row.assumes for row in compared])
+        methods = joined_words([row.method for row in compared])
         return [
             f"{above.capitalize()} in B: {worse} of {plural(len(compared), 'question')}; {below}: {better}. This list has no "
             f"false entry {at_level} (Holm, each direction at half), assuming {assumed}.",
@@ -148,9 +168,13 @@ class Comparison(RecordedRows):
         ]
 
     def _sentence_of_average(self, row: Result) -> str:
+        """What holds of the mean difference over all questions."""
         questions = plural(len(self.per_question), "question")
         low, high = row.ends
-        average = rounded(math.nan if row.estimate is None else row.estimate, 4)
+        estimate = row.estimate
+        if estimate is None:
+            estimate = math.nan
+        average = rounded(estimate, 4)
         shown = "no difference is shown."
         if row.facts["holds"]:
             shown = "the difference holds."
@@ -162,26 +186,34 @@ class Comparison(RecordedRows):
 
 def joined_words(words: Iterable[str | None]) -> str:
     """The assumptions or methods of all questions; the models of a folder may be drawn in different ways."""
-    return "; or ".join(dict.fromkeys(filter(None, words)))
+    different = dict.fromkeys(filter(None, words))
+    return "; or ".join(different)
 
 
 def outcome(row: Result) -> str:
     """``worse`` if B scores higher and the difference holds, ``better`` if B scores lower and the difference holds."""
     if not row.facts["holds"]:
         return NEITHER
-    return WORSE if (row.estimate or 0.0) > 0 else BETTER
+    if (row.estimate or 0.0) > 0:
+        return WORSE
+    return BETTER
 
 
 def difference_cells(row: Result) -> list[object]:
     """A difference and its ends, rounded outward, as the cells of a table; empty where it has no ends."""
     if not row.ends:
         return [row.estimate, "", ""]
-    return [row.estimate, *(end.rounded(4) for end in row.ends)]
+    lower, upper = row.ends
+    return [row.estimate, lower.rounded(4), upper.rounded(4)]
 
 
 def _not_worse(row: Result) -> str:
-    facts, bound = row.facts, row.ends[0]
-    about = "each compared question" if facts["on"] == "questions" else "average"
+    """Whether B is proved not worse by more than was asked."""
+    facts = row.facts
+    bound = row.ends[0]
+    about = "average"
+    if facts["on"] == "questions":
+        about = "each compared question"
     shown = bound.rounded(4)
     by = facts["by"]
     if facts["holds"]:
@@ -190,11 +222,30 @@ def _not_worse(row: Result) -> str:
     names = ", ".join(unproved[:NAMED])
     if len(unproved) > NAMED:
         names += " and more"
-    first = f" ({names})" if names else ""
+    if names:
+        names = f" ({names})"
     return (
-        f"B is not proved to be worse by at most {by:g} on {about}: the largest upper bound is {shown}{first}. "
+        f"B is not proved to be worse by at most {by:g} on {about}: the largest upper bound is {shown}{names}. "
         "`lethe plan --compare` counts the answers that this takes."
     )
+
+
+def cost_of_dependence(record: Mapping[str, Json]) -> list[str]:
+    """A sentence on what it costs to allow any dependence between two sides; none where that costs nothing."""
+    dependence = record.get("dependence")
+    if not dependence:
+        return []
+    ratio = f"{dependence['ratio']:.2f}"
+    if dependence["shared"]:
+        why = "The sides record one seed, so their answers may share random numbers"
+        remedy = "Another seed for one side avoids this."
+    else:
+        why = "No record says that the sides are independent"
+        remedy = "If they share no random numbers, declare it (--independent)."
+    return [
+        f"{why}, and the bounds allow any dependence: that makes an interval {ratio} times as wide as for independent sides. "
+        f"{remedy}"
+    ]
 
 
 def remarks(record: Mapping[str, Json]) -> list[str]:
@@ -206,16 +257,24 @@ def remarks(record: Mapping[str, Json]) -> list[str]:
         if entry["id"] is not None:
             ids.append(entry["id"])
     for reason, ids in ids_of_reason.items():
-        named = ", ".join(ids[:NAMED])
-        if len(ids) > NAMED:
-            named += f" and {len(ids) - NAMED} more"
-        of_ids = f" ({named})" if ids else ""
-        lines.append(f"Not compared: {reason}{of_ids}.")
+        line = f"Not compared: {reason}"
+        if ids:
+            named = ", ".join(ids[:NAMED])
+            if len(ids) > NAMED:
+                named += f" and {len(ids) - NAMED} more"
+            line += f" ({named})"
+        lines.append(f"{line}.")
     return lines
 
 
 def _facts(effect: Difference, holds: bool) -> dict[str, object]:
-    return {"a": effect.a, "b": effect.b, "p_value": effect.p_value, "holds": holds}
+    """What the row of a difference records: the means of both sides, the p-value, and whether the difference holds."""
+    return {
+        "a": effect.a,
+        "b": effect.b,
+        "p_value": effect.p_value,
+        "holds": holds,
+    }
 
 
 def add_average(
@@ -231,17 +290,22 @@ def add_average(
         rows.add("model", quantity, "compared", item=against)
         return
     lower, upper = effect.bounds(covers)
-    facts = _facts(effect, holds)
-    add = partial(rows.add, "model", item=against, evidence=facts)
-    add(quantity, "compared", effect.difference, lower, upper)
+    add = partial(rows.add, "model", quantity, "compared", item=against)
+    add(effect.difference, lower, upper, evidence=_facts(effect, holds))
 
 
 def record_of(
     facts: Mapping[str, Json], missing: Sequence[NotCompared], notes: Sequence[str]
 ) -> dict[str, Json]:
-    not_compared = [asdict(entry) for entry in missing]
-    shared = {"not_compared": not_compared, "notes": list(notes), "correction": HOLM}
-    return {"refused": [], **facts, **shared}
+    """The record of a comparison or a ranking: the facts of its own, and what was left out or is to be known."""
+    return {
+        "refused": [],
+        "dependence": None,
+        **facts,
+        "not_compared": [asdict(entry) for entry in missing],
+        "notes": list(notes),
+        "correction": HOLM,
+    }
 
 
 def compare(
@@ -251,14 +315,35 @@ def compare(
     by: float | None = None,
     on: On = "questions",
     worst: bool = False,
+    independent: bool = False,
 ) -> Comparison:
     """Compare two sides question by question and on average.
 
-    ``by`` asks whether B is worse by at most so much, on every question or on average; ``worst`` asks for an upper bound of
-    B's largest question. Nothing is compared where nothing may be claimed of a side; the record says why.
+    Nothing is compared where nothing may be claimed of a side; the record says why. The method follows from recorded facts:
+    the seeds, the engine and the stopping rule (`sides.relation`). A missing score widens the interval on both ends. The
+    bounds of a side that a rule could stop early are bounds at the stop.
 
-    The method follows from recorded facts: the seeds, the engine and the stopping rule (`sides.relation`). A missing score
-    widens the interval on both ends. The bounds of a side that a rule could stop early are bounds at the stop.
+    Parameters
+    ----------
+    a, b
+        The two sides; a positive difference says that B scores higher.
+    alpha
+        The level of the list of questions (Holm, half for each direction), of each average, and of ``by`` and ``worst``.
+    by
+        Asks whether B is worse by at most so much.
+    on
+        Whether ``by`` is about every question or about the average.
+    worst
+        Asks for an upper bound of B's largest question.
+    independent
+        Declares that the sides share no random numbers.
+
+    Raises
+    ------
+    BadValue
+        If alpha is out of range.
+    BadInput
+        If the sides have no model in common, or ids that are alike but not equal.
     """
     check_alpha(alpha)
     reasons = refused((a, b), "AB")
@@ -266,38 +351,60 @@ def compare(
         return _means_alone(a, b, alpha, reasons)
     missing: list[NotCompared] = []
     notes = stops((a, b), "AB")
-    pairs = joined(a, b, missing, notes)
+    pairs = joined(a, b, missing, notes, independent)
+
     rows = Rows(b.name)
     average: Difference | None = None
+    dependence: Dependence | None = None
     population: Difference | None = None
     worse = False
     if pairs:
         compared = Pairs(a, b, pairs)
         worse = _add_questions(rows, compared, alpha)
-        average, population = compared.average(alpha), compared.population(alpha)
+        average = compared.average(alpha)
+        population = compared.population(alpha)
+        dependence = compared.dependence(alpha, average)
         if average is None:
             reason = "the average: the questions of a side have different numbers of answers"
             missing.append(NotCompared(None, reason))
         elif average.p_above() <= alpha / 2:
             worse = True
     # Each average is a separate claim at alpha.
-    effects = (average, population)
-    covered = (Covers.AVERAGE, Covers.POPULATION)
-    for quantity, effect, covers in zip(AVERAGES, effects, covered, strict=True):
-        holds = effect is not None and effect.p_value <= alpha
-        add_average(rows, quantity, effect, holds, covers)
+    _add_claim(rows, AVERAGES[0], average, alpha, Covers.AVERAGE)
+    _add_claim(rows, AVERAGES[1], population, alpha, Covers.POPULATION)
     if pairs and by is not None:
         compared.not_worse_row(rows, alpha, by, on)
     if pairs and worst:
-        bound = _worst(b, compared.binary, alpha)
-        rows.add("model", "score_worst", "compared", None, None, bound)
+        bound, questions = _worst(b, compared.binary, alpha)
+        evidence: dict[str, Json] = {"questions": [asdict(question) for question in questions]}
+        rows.add("model", "score_worst", "compared", upper=bound, evidence=evidence)
+
     stated = stated_of((a, b))
-    facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric}
-    facts["worse"] = None if stated["unpointed"] else worse
+    is_worse = None if stated["unpointed"] else worse
+    facts = _facts_of_sides(a, b, alpha) | {"worse": is_worse}
+    facts["dependence"] = dependence and asdict(dependence)
     return _comparison(rows, record_of(facts, missing, notes) | stated)
 
 
+def _add_claim(
+    rows: Rows,
+    quantity: str,
+    effect: Difference | None,
+    alpha: float,
+    covers: Covers,
+) -> None:
+    """Add the row of an average that is a claim at alpha by itself."""
+    holds = effect is not None and effect.p_value <= alpha
+    add_average(rows, quantity, effect, holds, covers)
+
+
+def _facts_of_sides(a: Side, b: Side, alpha: float) -> dict[str, Json]:
+    """What the record of a comparison says of its sides."""
+    return {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric}
+
+
 def _comparison(rows: Rows, record: Mapping[str, Json]) -> Comparison:
+    """The comparison with its record as the first row."""
     whole = result(rows.model, "model", "comparison", "compared", evidence=record)
     return Comparison((whole, *rows.rows))
 
@@ -308,14 +415,16 @@ def _add_questions(rows: Rows, compared: Pairs, alpha: float) -> bool:
     Holm's rule for "worse" and for "better", at half of alpha each.
     """
     effects = compared.effects(alpha)
-    above = holm([effect.p_above() for effect in effects], 0.0, alpha / 2)[0]
-    below = holm([effect.p_below() for effect in effects], 0.0, alpha / 2)[0]
+    p_above = [effect.p_above() for effect in effects]
+    p_below = [effect.p_below() for effect in effects]
+    above, _ = holm(p_above, 0.0, alpha / 2)
+    below, _ = holm(p_below, 0.0, alpha / 2)
     differ = (above | below).tolist()
     for pair, effect, holds in zip(compared.pairs, effects, differ, strict=True):
         lower, upper = effect.bounds()
         evidence = {"model": pair.model or None, **_facts(effect, holds)}
-        add = partial(rows.add, "question", item=pair.id, evidence=evidence)
-        add("difference", "compared", effect.difference, lower, upper)
+        add = partial(rows.add, "question", "difference", "compared", item=pair.id)
+        add(effect.difference, lower, upper, evidence=evidence)
     return bool(above.any())
 
 
@@ -324,31 +433,43 @@ def _means_alone(a: Side, b: Side, alpha: float, reasons: Sequence[str]) -> Comp
     missing: list[NotCompared] = []
     notes = stops((a, b), "AB")
     rows = Rows(b.name)
-    means_of_a, means_of_b = [], []
+    means_of_a: list[float] = []
+    means_of_b: list[float] = []
     for pair in joined(a, b, missing, notes):
-        of_a, of_b = _plain_mean(pair.first), _plain_mean(pair.second)
+        of_a = _plain_mean(pair.first)
+        of_b = _plain_mean(pair.second)
         if of_a is None or of_b is None:
             missing.append(NotCompared(pair.id, "a side has no score of it"))
             continue
         means_of_a.append(of_a)
         means_of_b.append(of_b)
-        shown = {"model": pair.model or None} | _plain(of_a, of_b)
-        rows.add("question", "difference", "compared", of_b - of_a, item=pair.id, evidence=shown)
+        evidence = {"model": pair.model or None, **_plain(of_a, of_b)}
+        add = partial(rows.add, "question", "difference", "compared", item=pair.id)
+        add(of_b - of_a, evidence=evidence)
     if means_of_a:
-        of_a, of_b = mean(means_of_a), mean(means_of_b)
+        of_a = mean(means_of_a)
+        of_b = mean(means_of_b)
         rows.add("model", "difference", "compared", of_b - of_a, evidence=_plain(of_a, of_b))
-    facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": None}
-    record = record_of(facts | {"refused": reasons}, missing, notes) | stated_of((a, b))
-    return _comparison(rows, record)
+    facts = _facts_of_sides(a, b, alpha) | {"worse": None, "refused": reasons}
+    return _comparison(rows, record_of(facts, missing, notes) | stated_of((a, b)))
 
 
 def _plain_mean(scores: np.ndarray) -> float | None:
+    """The mean of the scores that are not missing; None where all are."""
     present = scores[~np.isnan(scores)]
-    return float(present.mean()) if len(present) else None
+    if not len(present):
+        return None
+    return float(present.mean())
 
 
 def _plain(of_a: float, of_b: float) -> dict[str, Json]:
-    return {"a": of_a, "b": of_b, "p_value": None, "holds": None}
+    """What the row of a difference records where nothing is claimed of it."""
+    return {
+        "a": of_a,
+        "b": of_b,
+        "p_value": None,
+        "holds": None,
+    }
 
 
 def refused(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
@@ -370,10 +491,23 @@ def stated_of(sides: Sequence[Side]) -> dict[str, Json]:
     return facts | sides[0].stated.as_json()
 
 
+@dataclass(frozen=True)
+class Dependence:
+    """What it costs to allow any dependence: ``ratio`` is the width of an interval over that for independent sides.
+
+    ``shared``: the sides record one seed and one stream, so nobody can declare them independent.
+    """
+
+    ratio: float
+    shared: bool
+
+
 class Pairs:
     """The questions of both sides."""
 
     def __init__(self, a: Side, b: Side, pairs: Sequence[Pair]):
+        self.a = a
+        self.b = b
         self.pairs = pairs
         self.stopped = (a.stopped, b.stopped)  # which side a rule could stop
         self.first = [pair.first for pair in pairs]
@@ -387,15 +521,27 @@ class Pairs:
             work = progress(self.pairs, "compare", "questions")
         effects = []
         for pair in work:
-            effects.append(
-                difference(pair.first, pair.second, alpha, self.binary, self.stopped, pair.draws)
+            effect = difference(
+                pair.first,
+                pair.second,
+                alpha,
+                self.binary,
+                self.stopped,
+                pair.draws,
             )
+            effects.append(effect)
         return effects
 
     def average(self, alpha: float) -> Difference | None:
         """The mean difference over these questions; None where the questions of a side differ in their answers."""
-        relations = {pair.draws for pair in self.pairs}
-        draws: Draws = relations.pop() if len(relations) == 1 else "any"
+        draws = self.pairs[0].draws
+        for pair in self.pairs:
+            if pair.draws != draws:
+                draws = "any"
+        return self._average(alpha, draws)
+
+    def _average(self, alpha: float, draws: Draws) -> Difference | None:
+        """The mean difference of sides whose answers depend on each other as ``draws`` says."""
         return mean_of_differences(
             self.first,
             self.second,
@@ -406,12 +552,37 @@ class Pairs:
             stopped=self.stopped,
         )
 
+    def dependence(self, alpha: float, average: Difference | None) -> Dependence | None:
+        """What it costs that the sides may depend on each other; None where it costs nothing, or where independent sides
+        would not help: the bounds of a side that a rule could stop hold under any dependence.
+
+        The interval is that of the ``average`` at ``alpha``; where there is none, that of the first question.
+        """
+        relations = {pair.draws for pair in self.pairs}
+        if any(self.stopped) or relations != {"any"}:
+            return None
+        dependent = average
+        independent = None
+        if average is not None:
+            independent = self._average(alpha, "apart")
+        if dependent is None or independent is None:
+            of_question = partial(difference, self.first[0], self.second[0], alpha, self.binary)
+            dependent = of_question()
+            independent = of_question(draws="apart")
+        width = dependent.high - dependent.low
+        narrower = independent.high - independent.low
+        if not 0 < narrower < width:
+            return None
+        shared = any(may_share(first, second) for first, second in models_of(self.a, self.b))
+        return Dependence(width / narrower, shared)
+
     def population(self, alpha: float) -> Difference | None:
         """The mean difference over questions like these.
 
         None where a rule could stop a side, whose means it biases, and for one question asked of several models.
         """
-        if any(self.stopped) or len({pair.model for pair in self.pairs}) > 1:
+        models = {pair.model for pair in self.pairs}
+        if any(self.stopped) or len(models) > 1:
             return None
         return population_difference(self.first, self.second, alpha, self.binary)
 
@@ -427,14 +598,34 @@ class Pairs:
             bound = self._most_on_average(both_ends_at, alpha)
         else:
             bound, unproved = self._most_on_questions(both_ends_at, alpha, by)
-        facts = {"by": by, "on": on, "unproved": unproved, "holds": bound.value <= by}
-        rows.add("model", "not_worse", "compared", None, None, bound, evidence=facts)
+        facts = {
+            "by": by,
+            "on": on,
+            "unproved": unproved,
+            "holds": bound.value <= by,
+        }
+        rows.add("model", "not_worse", "compared", upper=bound, evidence=facts)
 
     def _most_on_average(self, both_ends_at: float, alpha: float) -> Bound:
+        """How much worse B is at most on average; 1, which assumes nothing, where there is no average."""
         pooled = self.average(both_ends_at)
         if pooled is None:
-            return Bound(1.0, "upper", alpha, Covers.AVERAGE, "nothing", "none")
-        return Bound(pooled.high, "upper", alpha, Covers.AVERAGE, pooled.assumes, pooled.method)
+            return Bound(
+                1.0,
+                "upper",
+                alpha,
+                Covers.AVERAGE,
+                "nothing",
+                "none",
+            )
+        return Bound(
+            pooled.high,
+            "upper",
+            alpha,
+            Covers.AVERAGE,
+            pooled.assumes,
+            pooled.method,
+        )
 
     def _most_on_questions(
         self, both_ends_at: float, alpha: float, by: float
@@ -446,25 +637,56 @@ class Pairs:
             upper_of_question[pair.id] = effect.high
         unproved = [name for name, upper in upper_of_question.items() if upper > by]
         unproved.sort(key=lambda name: -upper_of_question[name])
-        assumes = joined_words(effect.assumes for effect in effects)
-        method = joined_words(effect.method for effect in effects)
+        assumes = joined_words([effect.assumes for effect in effects])
+        method = joined_words([effect.method for effect in effects])
         most = max(upper_of_question.values())
-        return Bound(most, "upper", alpha, Covers.WORST_PROMPT, assumes, method), unproved
+        return Bound(
+            most,
+            "upper",
+            alpha,
+            Covers.WORST_PROMPT,
+            assumes,
+            method,
+        ), unproved
 
 
-def _worst(b: Side, binary: bool, alpha: float) -> Bound:
-    """An upper bound of B's largest mean, of questions that A lacks too: each at alpha, without a correction."""
-    filled = []
-    for model in b.models.values():
-        for answers in model.questions.values():
-            filled.append(np.nan_to_num(answers.scores, nan=1.0))
-    if b.stopped:
-        values = StoppedSamples(filled).uppers(alpha).tolist()
-        method = AT_THE_STOP
-    elif binary and all(np.isin(scores, (0.0, 1.0)).all() for scores in filled):
-        values = [float(binary_upper(scores.sum(), len(scores), alpha)) for scores in filled]
-        method = "Clopper-Pearson"
-    else:
-        values = by_length(filled, lambda rows: mean_upper(rows, alpha).tolist())
-        method = "betting"
-    return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
+def _worst(b: Side, binary: bool, alpha: float) -> tuple[Bound, list[GatedQuestion]]:
+    """An upper bound of B's largest mean, of questions that A lacks too, and both ends of each: at alpha, without a
+    correction. A missing score counts as 1 above and as 0 below.
+    """
+    names = []
+    scores = []
+    for model_name, model in b.models.items():
+        for item, answers in model.questions.items():
+            names.append(item if len(b.models) == 1 else f"{model_name}: {item}")
+            scores.append(answers.scores)
+    most = [np.nan_to_num(values, nan=1.0) for values in scores]
+    least = [np.nan_to_num(values, nan=0.0) for values in scores]
+    uppers, method = _uppers(most, b.stopped, binary, alpha)
+    others, _ = _uppers([1 - values for values in least], b.stopped, binary, alpha)
+    questions = []
+    for name, upper, other in zip(names, uppers, others, strict=True):
+        questions.append(GatedQuestion(name, 1 - other, upper))
+    bound = Bound(
+        max(uppers),
+        "upper",
+        alpha,
+        Covers.WORST_PROMPT,
+        Assumes.DRAWS_WITHIN,
+        method,
+    )
+    return bound, questions
+
+
+def _uppers(
+    filled: Sequence[np.ndarray], stopped: bool, binary: bool, alpha: float
+) -> tuple[list[float], str]:
+    """The upper end of each mean of scores without missing ones, and its method."""
+    if stopped:
+        return StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
+    if binary and np.isin(np.concatenate(filled), (0.0, 1.0)).all():
+        ends = []
+        for scores in filled:
+            ends.append(float(binary_upper(scores.sum(), len(scores), alpha)))
+        return ends, "Clopper-Pearson"
+    return by_length(filled, lambda rows: mean_upper(rows, alpha).tolist()), "betting"

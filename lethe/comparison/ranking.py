@@ -1,7 +1,9 @@
 """The ranks of several runs: which pairs differ over all questions together, and which ranks each run may have."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ from lethe.comparison.comparison import (
     Pairs,
     RecordedRows,
     add_average,
+    cost_of_dependence,
     difference_cells,
     record_of,
     refused,
@@ -30,6 +33,7 @@ from lethe.statistics.mean_difference import Difference
 # Over these questions, and over questions like these.
 RANKS = ("rank", "rank_population")
 ABOUT = ("these questions", "questions like these")
+WHOLE = "ranking"  # the name of the record, which belongs to no single run
 
 
 class Ranking(RecordedRows):
@@ -41,19 +45,22 @@ class Ranking(RecordedRows):
 
     def differ(self, quantity: str) -> int:
         """The number of pairs that differ."""
-        return sum(row.facts.get("holds", False) for row in self.of(quantity))
+        differing = [row for row in self.of(quantity) if row.facts.get("holds")]
+        return len(differing)
 
     def ranges(self, quantity: str) -> list[tuple[int, int]] | None:
         """The lowest and the highest rank of each run; None where ranks are not proved."""
-        rows = self.of(quantity)
-        if rows[0].lower is None or rows[0].upper is None:
-            return None
-        return [(int(row.lower or 0), int(row.upper or 0)) for row in rows]
+        ranges = []
+        for row in self.of(quantity):
+            if row.lower is None or row.upper is None:
+                return None
+            ranges.append((int(row.lower), int(row.upper)))
+        return ranges
 
     def order(self) -> list[int]:
-        """The runs by their means, the lowest first."""
+        """The places of the runs by their means, the lowest first."""
         means = [row.estimate or 0.0 for row in self.of("score")]
-        return sorted(range(len(means)), key=lambda place: means[place])
+        return sorted(range(len(means)), key=means.__getitem__)
 
     def table(self) -> tuple[list[str], list[list[object]]]:
         """The headings and the rows of a table for people: a row for each run, the lowest mean first."""
@@ -61,11 +68,13 @@ class Ranking(RecordedRows):
         ranges_of_quantity = [self.ranges(quantity) for quantity in RANKS]
         rows: list[list[object]] = []
         for place in self.order():
-            row: list[object] = [runs[place].model, runs[place].estimate]
+            run = runs[place]
+            row: list[object] = [run.model, run.estimate]
             for ranges in ranges_of_quantity:
                 row.append(None if ranges is None else _range(*ranges[place]))
             rows.append(row)
-        return ["run", "mean", *(f"rank, {questions}" for questions in ABOUT)], rows
+        headings = [f"rank, {questions}" for questions in ABOUT]
+        return ["run", "mean", *headings], rows
 
     def pair_table(self) -> tuple[list[str], list[list[object]]]:
         """The headings and the rows of a table for people: a row for each pair with an interval."""
@@ -74,41 +83,55 @@ class Ranking(RecordedRows):
             for row in self.of(quantity):
                 if row.upper is None:
                     continue
-                word = "differ" if row.facts["holds"] else ""
+                word = ""
+                if row.facts["holds"]:
+                    word = "differ"
                 rows.append([row.item, row.model, questions, *difference_cells(row), word])
         return ["A", "B", "over", "B - A", "at least", "at most", "holds"], rows
 
     def sentences(self) -> list[str]:
+        """What the ranking claims, or why it claims nothing, for people."""
         record = self.record
+        metric = record["metric"]
         size = f"the {plural(record['questions'], 'question')}"
         if record["refused"]:
-            lines = [f"Score: {record['metric']}. The means are as recorded, over {size}."]
+            lines = [f"Score: {metric}. The means are as recorded, over {size}."]
             for reason in record["refused"]:
                 lines.append(f"No rank is claimed of these runs. {reason}")
             return lines + remarks(record)
-        points = "" if record["unpointed"] else "; higher is worse"
-        lines = [f"Score: {record['metric']}{points}. Rank 1 has the lowest mean over {size}."]
+        points = "; higher is worse"
+        if record["unpointed"]:
+            points = ""
+        lines = [f"Score: {metric}{points}. Rank 1 has the lowest mean over {size}."]
         lines += [*record["directions"], *record["unpointed"]]
         for quantity, ranks in zip(AVERAGES, RANKS, strict=True):
-            pairs = self.of(quantity)
-            bounds = [row.lower_bound for row in pairs if row.lower_bound]
-            if not bounds:
-                continue
-            also = " and the ranges of ranks" if self.ranges(ranks) else ""
-            lines.append(
-                f"{bounds[0].on(size).capitalize()}, {self.differ(quantity)} of {plural(len(pairs), 'pair')} differ. "
-                f"These pairs{also} hold together {level(record['alpha'])} (Holm, both directions), assuming "
-                f"{bounds[0].assumes}."
-            )
+            lines += self._sentences_of_pairs(quantity, ranks, size)
         if not self.ranges(RANKS[0]):
             lines.append(
                 "Ranks over these questions need equally many answers to each, at least two."
             )
-        return lines + remarks(record)
+        return lines + cost_of_dependence(record) + remarks(record)
+
+    def _sentences_of_pairs(self, quantity: str, ranks: str, size: str) -> list[str]:
+        """How many pairs differ, and what this assumes; empty where no pair has an interval."""
+        pairs = self.of(quantity)
+        bounds = [row.lower_bound for row in pairs if row.lower_bound]
+        if not bounds:
+            return []
+        first = bounds[0]
+        also = " and the ranges of ranks" if self.ranges(ranks) else ""
+        return [
+            f"{first.on(size).capitalize()}, {self.differ(quantity)} of {plural(len(pairs), 'pair')} differ. "
+            f"These pairs{also} hold together {level(self.record['alpha'])} (Holm, both directions), assuming "
+            f"{first.assumes}."
+        ]
 
 
 def _range(lowest: int, highest: int) -> str:
-    return str(lowest) if lowest == highest else f"{lowest} to {highest}"
+    """The ranks that a run may have, in words."""
+    if lowest == highest:
+        return str(lowest)
+    return f"{lowest} to {highest}"
 
 
 class Places(NamedTuple):
@@ -121,42 +144,78 @@ class Places(NamedTuple):
 Effects = Mapping[Places, Difference | None]
 
 
-def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
+def rank(sides: Sequence[Side], alpha: float = 0.05, independent: bool = False) -> Ranking:
     """The ranks that each run may have by its mean over the questions that all runs have.
 
-    Where nothing may be claimed of a run, the means stand alone, as recorded, without ranks and without pairs that differ.
-    Raises `BadInput` where no question is common to all.
+    All pairs that differ and all ranges of ranks hold together with probability 1 - alpha, over these questions and, by
+    themselves, over questions like these (Holm over both directions of all pairs). Where nothing may be claimed of a run,
+    the means stand alone, as recorded, without ranks and without pairs that differ.
+
+    Parameters
+    ----------
+    sides
+        Two or more runs.
+    alpha
+        The level of each of the two families.
+    independent
+        Declares that no two sides share random numbers.
+
+    Raises
+    ------
+    BadInput
+        If no question is common to all runs.
     """
     check_alpha(alpha)
     names = [side.name for side in sides]
     refutations = refused(sides, names)
-    found = _common_pairs(sides)
-    pooled: Effects = dict.fromkeys(found.pairs)
-    population: Effects = dict.fromkeys(found.pairs)
+    found = _common_pairs(sides, independent)
+    pooled: dict[Places, Difference | None] = dict.fromkeys(found.pairs)
+    population = dict(pooled)
     if not refutations:
-        pooled = {places: pairs.average(alpha) for places, pairs in found.pairs.items()}
-        population = {places: pairs.population(alpha) for places, pairs in found.pairs.items()}
+        for places, pairs in found.pairs.items():
+            pooled[places] = pairs.average(alpha)
+            population[places] = pairs.population(alpha)
     first_pair = found.pairs[Places(0, 1)]
     # With one answer of 0 or 1 to each question the tests are sign tests, not tests of means.
-    several = any(len(scores) > 1 for scores in first_pair.first)
+    has_several = any(len(scores) > 1 for scores in first_pair.first)
 
-    runs = []
-    for place, name in enumerate(names):
-        scores = first_pair.first if place == 0 else found.pairs[Places(0, place)].second
-        run = Rows(name)
-        run.add("model", "score", "compared", mean(mean(values) for values in scores))
-        runs.append(run)
-    over_these = _Family(RANKS[0], AVERAGES[0], Covers.AVERAGE, pooled, is_of_means=several)
-    over_like_these = _Family(RANKS[1], AVERAGES[1], Covers.POPULATION, population, True)
-    differences = _rank_rows(runs, over_these, alpha) + _rank_rows(runs, over_like_these, alpha)
+    runs = _means(names, found)
+    over_these = _Family(RANKS[0], AVERAGES[0], Covers.AVERAGE, pooled, is_of_means=has_several)
+    over_like_these = _Family(
+        RANKS[1], AVERAGES[1], Covers.POPULATION, population, is_of_means=True
+    )
+    differences = _rank_rows(runs, over_these, alpha)
+    differences += _rank_rows(runs, over_like_these, alpha)
 
-    facts = {"alpha": alpha, "metric": sides[0].metric, "questions": len(first_pair.pairs)}
-    facts |= {"refused": refutations}
+    facts = {
+        "alpha": alpha,
+        "metric": sides[0].metric,
+        "questions": len(first_pair.pairs),
+        "refused": refutations,
+    }
+    if not refutations:
+        dependence = first_pair.dependence(alpha, pooled[Places(0, 1)])
+        facts["dependence"] = dependence and asdict(dependence)
     record = record_of(facts, found.missing, found.notes) | {"runs": names} | stated_of(sides)
-    rows = [result(", ".join(names), "model", "comparison", "compared", evidence=record)]
+    rows = [result(WHOLE, "audit", "comparison", "compared", evidence=record)]
     for run in runs:
         rows += run.rows
     return Ranking((*rows, *differences))
+
+
+def _means(names: Sequence[str], found: _CommonPairs) -> list[Rows]:
+    """The rows of each run, which begin with its mean score over the questions that all runs have."""
+    runs = []
+    for place, name in enumerate(names):
+        if place == 0:
+            scores = found.pairs[Places(0, 1)].first
+        else:
+            scores = found.pairs[Places(0, place)].second
+        means = [mean(values) for values in scores]
+        run = Rows(name)
+        run.add("model", "score", "compared", mean(means))
+        runs.append(run)
+    return runs
 
 
 @dataclass(frozen=True)
@@ -168,7 +227,8 @@ class _CommonPairs:
     notes: list[str]
 
 
-def _common_pairs(sides: Sequence[Side]) -> _CommonPairs:
+def _common_pairs(sides: Sequence[Side], independent: bool) -> _CommonPairs:
+    """Raises `BadInput` where no question is common to all sides."""
     names = [side.name for side in sides]
     missing: list[NotCompared] = []
     notes = stops(sides, names)
@@ -176,7 +236,7 @@ def _common_pairs(sides: Sequence[Side]) -> _CommonPairs:
     for (i, a), (j, b) in combinations(enumerate(sides), 2):
         not_compared: list[NotCompared] = []
         settings: list[str] = []
-        pairs = joined(a, b, not_compared, settings)
+        pairs = joined(a, b, not_compared, settings, independent)
         pair_of_question[Places(i, j)] = {pair.id: pair for pair in pairs}
         about = f"{a.name} (A) and {b.name} (B): "
         if i == 0:
@@ -185,13 +245,15 @@ def _common_pairs(sides: Sequence[Side]) -> _CommonPairs:
             if i == 0 or entry.id is None:
                 missing.append(replace(entry, reason=about + entry.reason))
 
-    common = []
-    for question in pair_of_question[Places(0, 1)]:
-        if all(question in pairs for pairs in pair_of_question.values()):
-            common.append(question)
+    in_all = set(pair_of_question[Places(0, 1)])
+    for by_question in pair_of_question.values():
+        in_all &= by_question.keys()
+    common = [question for question in pair_of_question[Places(0, 1)] if question in in_all]
     if not common:
-        reasons = "; ".join(dict.fromkeys(entry.reason for entry in missing))
-        raise BadInput(f"{', '.join(names)}: no question is common to all runs ({reasons}).")
+        reasons = dict.fromkeys([entry.reason for entry in missing])
+        raise BadInput(
+            f"{', '.join(names)}: no question is common to all runs ({'; '.join(reasons)})."
+        )
     pairs_of_places = {}
     for places, by_question in pair_of_question.items():
         chosen = [by_question[question] for question in common]
@@ -219,11 +281,13 @@ def _rank_rows(runs: Sequence[Rows], family: _Family, alpha: float) -> list[Resu
     p_values = np.ones((len(runs), len(runs)))
     for (i, j), effect in effects.items():
         if effect is not None:
-            p_values[j, i], p_values[i, j] = effect.p_above(), effect.p_below()
+            p_values[j, i] = effect.p_above()
+            p_values[i, j] = effect.p_below()
     off_diagonal = ~np.eye(len(runs), dtype=bool)
+    rejected, _ = holm(p_values[off_diagonal], 0.0, alpha)
     # [i, j]: run i is proved to score higher than run j
     higher = np.zeros(p_values.shape, dtype=bool)
-    higher[off_diagonal] = holm(p_values[off_diagonal], 0.0, alpha)[0]
+    higher[off_diagonal] = rejected
 
     first = next(iter(effects.values()))
     is_proved = family.is_of_means and None not in effects.values()

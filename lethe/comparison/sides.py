@@ -14,8 +14,8 @@ import numpy as np
 
 from lethe.config.measuring import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.errors import BadFile, BadInput, BadValue, shortened
-from lethe.io.artifacts import GREEDY, Row, read_split
-from lethe.io.facts import DOCUMENTED, LeakIs
+from lethe.io.artifacts import GREEDY, Row, first_rows, read_split
+from lethe.io.facts import LeakIs
 from lethe.io.files import Json, meant, read_artifact
 from lethe.io.ids import REMEDY, alike
 from lethe.io.logs import is_log
@@ -36,7 +36,7 @@ from lethe.process import git
 from lethe.registry import JUDGES, SCORERS
 from lethe.results import table as results
 from lethe.results.licence import Source, of_drawing, reasons_of, refusals
-from lethe.results.table import Numbers
+from lethe.results.table import Numbers, Result
 from lethe.statistics.mean_difference import Draws
 
 if TYPE_CHECKING:
@@ -48,12 +48,34 @@ UNKNOWN_STOP = (
     "its folder does not say how it was drawn, so it counts as one that a rule could stop"
 )
 SERVED = "{model} at {endpoint}, as served between {first} and {last}"
-# What a record says of the draws, of which `FREE` leaves the distribution alone; other tools have other names for one.
+# What a record says of the draws, of which `FREE` leaves the distribution alone; other tools have other names for some.
 SETTINGS = (
-    *("engine", "dtype", "temperature", "top_p", "top_k", "max_new_tokens", "max_thinking_tokens"),
-    *("adaptive_threshold", "language", "seed", "stop"),
+    "engine",
+    "dtype",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_new_tokens",
+    "max_thinking_tokens",
+    "adaptive_threshold",
+    "language",
+    "seed",
+    "stream",
+    "stop",
 )
-FREE = ("engine", "seed", "stop", "generations", "num_outputs", "num_choices", "repeat", "cache")
+FREE = (
+    "engine",
+    "seed",
+    "stream",
+    "stop",
+    "generations",
+    "num_outputs",
+    "num_choices",
+    "repeat",
+    "cache",
+)
+PARAMS = "params.yaml"
+SHARED = "shared"  # the stream of answers that are numbered alike for all models
 ALIASES = {"max_tokens": "max_new_tokens", "max_gen_toks": "max_new_tokens"}
 EXPERIMENTS = (
     "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
@@ -74,6 +96,8 @@ class Answers:
 
 @dataclass(frozen=True)
 class Scored:
+    """The answers of a model to each question by its id, and what is recorded of their draws."""
+
     questions: Mapping[str, Answers]
     settings: Mapping[str, object] = field(default_factory=dict)
     served: str = ""  # which server drew, and when
@@ -102,22 +126,39 @@ class Side:
     stated: Stated = LEAKS
 
 
-def relation(first: Scored, second: Scored) -> Draws:
+def relation(first: Scored, second: Scored, declared: bool = False) -> Draws:
     """How the answers of a model on two sides depend on each other, by their recorded settings.
 
-    Different seeds: not at all. With one seed, the engines `BY_NUMBER` give both j-th answers the same random numbers, which
-    no other answer has, if both allow equally many tokens.
+    Different seeds or streams: not at all, and neither where this is ``declared`` and no record says otherwise. With one
+    seed and stream, the engines `BY_NUMBER` give both j-th answers the same random numbers, which no other answer has, if
+    both allow equally many tokens.
     """
-    a, b = first.settings, second.settings
-    keys = ("engine", "seed", "max_new_tokens", "stop")
-    if any(a.get(key) is None or b.get(key) is None for key in keys):
+    if declared:
+        return "apart"
+    a = first.settings
+    b = second.settings
+    for key in ("engine", "seed", "max_new_tokens", "stop"):
+        if a.get(key) is None or b.get(key) is None:
+            return "any"
+    # With "word" these are the first answers, whose number is fixed.
+    if not {a["stop"], b["stop"]} <= {"fixed", "word"}:
         return "any"
-    if not a["stop"] == b["stop"] == "fixed":
-        return "any"
-    if a["seed"] != b["seed"]:
+    if not may_share(first, second):
         return "apart"
     is_alike = a["engine"] == b["engine"] and a["max_new_tokens"] == b["max_new_tokens"]
-    return "pairs" if is_alike and a["engine"] in BY_NUMBER else "any"
+    if is_alike and a["engine"] in BY_NUMBER:
+        return "pairs"
+    return "any"
+
+
+def may_share(first: Scored, second: Scored) -> bool:
+    """Whether two sides record one seed and one stream, so that their answers may share random numbers."""
+    a = first.settings
+    b = second.settings
+    if a.get("seed") is None or b.get("seed") is None:
+        return False
+    is_one_stream = a.get("stream", SHARED) == b.get("stream", SHARED)
+    return is_one_stream and a["seed"] == b["seed"]
 
 
 @dataclass(frozen=True)
@@ -130,6 +171,8 @@ class NotCompared:
 
 @dataclass(frozen=True)
 class Pair:
+    """The scores of one question on both sides, in sampling order, and how the two depend on each other."""
+
     model: str
     id: str
     first: np.ndarray
@@ -141,8 +184,10 @@ def stops(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
     """A note for each side that a rule could stop early, or of which this is not recorded."""
     notes = []
     for side, name in zip(sides, names, strict=True):
-        if side.stopped:
-            notes.append(f"{name}: {UNKNOWN_STOP if side.unknown_stop else LOOKED}")
+        if side.unknown_stop:
+            notes.append(f"{name}: {UNKNOWN_STOP}")
+        elif side.stopped:
+            notes.append(f"{name}: {LOOKED}")
     return notes
 
 
@@ -161,10 +206,42 @@ def check_alike(sides: Sequence[Side]) -> None:
                 )
 
 
-def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> list[Pair]:
-    """The questions of both sides; adds what cannot be compared, and what is known of the settings.
+def check_independent(sides: Sequence[Side]) -> None:
+    """Raises `BadInput` for sides that record one seed and one stream: nobody can declare them independent."""
+    for a, b in itertools.combinations(sides, 2):
+        for model, first, second in _models(a, b, []):
+            if may_share(first, second):
+                seed = first.settings["seed"]
+                raise BadInput(
+                    f"--independent: {a.name} and {b.name} record one seed ({seed}){_of(model)}, so their answers may share "
+                    "random numbers. Leave the option out, or draw one side with another seed."
+                )
 
-    Raises `BadInput` for ids of both sides that are alike but not equal, and for sides without a model in common.
+
+def joined(
+    a: Side,
+    b: Side,
+    missing: list[NotCompared],
+    notes: list[str],
+    declared: bool = False,
+) -> list[Pair]:
+    """The questions of both sides.
+
+    Parameters
+    ----------
+    a, b
+        The two sides.
+    missing
+        What cannot be compared is added here, with the reason.
+    notes
+        What is known of the settings is added here.
+    declared
+        Whether somebody says that the sides share no random numbers.
+
+    Raises
+    ------
+    BadInput
+        If ids of the two sides are alike but not equal, or no model is on both sides.
     """
     reason = _incomparable(a, b)
     if reason:
@@ -178,16 +255,31 @@ def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> li
         changed = _changed(first, second)
         if changed:
             notes.append(f"the settings differ{_of(model)}: {changed}")
-        notes += [note + _of(model) for note in _remarks(first, second)]
-        for name, side in (("A", first), ("B", second)):
-            if side.served:
-                notes.append(f"{name}: {side.served}")
-        pairs += _common(model, first, second, a.kind == b.kind, missing)
+        for note in _remarks(first, second):
+            notes.append(note + _of(model))
+        if first.served:
+            notes.append(f"A: {first.served}")
+        if second.served:
+            notes.append(f"B: {second.served}")
+        if declared and relation(first, second) == "any":
+            notes.append(f"A and B are declared independent{_of(model)}; no record says so")
+        draws = relation(first, second, declared)
+        pairs += _common(
+            model,
+            first,
+            second,
+            a.kind == b.kind,
+            draws,
+            missing,
+        )
     return pairs
 
 
 def _of(model: str) -> str:
-    return f" for {model}" if model else ""
+    """Words that name the model; empty where each side has a single model."""
+    if not model:
+        return ""
+    return f" for {model}"
 
 
 def _incomparable(a: Side, b: Side) -> str | None:
@@ -197,9 +289,10 @@ def _incomparable(a: Side, b: Side) -> str | None:
     changed = _differing(a.scorer, b.scorer)
     if changed:
         return f"the scorer {a.metric!r} has different parameters: {changed}"
-    if None not in (a.template, b.template) and a.template != b.template:
-        return f"the prompt templates differ: {_differing({'prompt': a.template}, {'prompt': b.template})}"
-    return None
+    if a.template is None or b.template is None or a.template == b.template:
+        return None
+    changed = _differing({"prompt": a.template}, {"prompt": b.template})
+    return f"the prompt templates differ: {changed}"
 
 
 def _changed(first: Scored, second: Scored) -> str:
@@ -213,14 +306,16 @@ def _differing(a: Mapping[str, object], b: Mapping[str, object]) -> str:
     texts = []
     for key in a:
         if key in b and a[key] != b[key]:
-            in_a, in_b = shortened(a[key], LONGEST_VALUE), shortened(b[key], LONGEST_VALUE)
+            in_a = shortened(a[key], LONGEST_VALUE)
+            in_b = shortened(b[key], LONGEST_VALUE)
             texts.append(f"{key} {in_a} in A, {in_b} in B")
     return ", ".join(texts)
 
 
 def _engines(first: Scored, second: Scored) -> str:
     """Both engines, where both sides record theirs and the engines differ."""
-    in_a, in_b = first.settings.get("engine"), second.settings.get("engine")
+    in_a = first.settings.get("engine")
+    in_b = second.settings.get("engine")
     if not in_a or not in_b or in_a == in_b:
         return ""
     return f"the engine is {in_a} in A and {in_b} in B"
@@ -244,17 +339,27 @@ def _remarks(first: Scored, second: Scored) -> list[str]:
     return notes
 
 
+def models_of(a: Side, b: Side) -> list[tuple[Scored, Scored]]:
+    """The answers of each model that both sides have."""
+    return [(first, second) for _, first, second in _models(a, b, [])]
+
+
 def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str, Scored, Scored]]:
     """The models that both sides have; if each side has a single model, the names need not match."""
     if len(a.models) == len(b.models) == 1:
-        yield "", next(iter(a.models.values())), next(iter(b.models.values()))
+        (first,) = a.models.values()
+        (second,) = b.models.values()
+        yield "", first, second
         return
     for name in a.models:
         if name in b.models:
             yield name, a.models[name], b.models[name]
-    for side, other, word in ((a, b, "A"), (b, a, "B")):
-        alone = [name for name in side.models if name not in other.models]
-        missing += [NotCompared(None, f"the model {name} is in {word} only") for name in alone]
+    for name in a.models:
+        if name not in b.models:
+            missing.append(NotCompared(None, f"the model {name} is in A only"))
+    for name in b.models:
+        if name not in a.models:
+            missing.append(NotCompared(None, f"the model {name} is in B only"))
     if not a.models.keys() & b.models.keys():
         of_a, of_b = ", ".join(a.models), ", ".join(b.models)
         raise BadInput(
@@ -264,11 +369,15 @@ def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str,
 
 
 def _common(
-    model: str, first: Scored, second: Scored, same_kind: bool, missing: list[NotCompared]
+    model: str,
+    first: Scored,
+    second: Scored,
+    same_kind: bool,
+    draws: Draws,
+    missing: list[NotCompared],
 ) -> Iterator[Pair]:
     """The questions of a model that both sides have and ask alike; adds the others to ``missing``."""
     prefix = f"{model}/" if model else ""
-    draws = relation(first, second)
     for name, answers in first.questions.items():
         other = second.questions.get(name)
         reason = _not_compared(answers, other, same_kind)
@@ -297,7 +406,9 @@ def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
     """Whether two texts ask the same question; a log holds the whole prompt, a folder of artifacts only the question."""
     if a is None or b is None or a == b:
         return True
-    return not same_kind and (a.strip() in b or b.strip() in a)
+    if same_kind:
+        return False
+    return a.strip() in b or b.strip() in a
 
 
 def binary_of(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
@@ -319,19 +430,97 @@ def read_side(
     models: Sequence[str] = (),
     leak_is: LeakIs | None = None,
 ) -> Side:
-    """Read one side: a log, a table of scores, a folder of artifacts, or a git revision of this folder."""
+    """Read one side of a comparison.
+
+    Parameters
+    ----------
+    source
+        A log, a table of scores, a folder of artifacts, one of its models (FOLDER:MODEL), or a git revision of this folder.
+    score
+        The score to compare by; None for the usual one.
+    filter
+        The filter of an lm-eval log.
+    models
+        The models of a folder or revision; empty for all.
+    leak_is
+        Which end of a file's score is a leak, where the user says it.
+
+    Raises
+    ------
+    BadFile, BadValue
+        If there is no such source, score or model.
+    """
     path = Path(source)
+    folder, _, model = source.rpartition(":")
+    if folder and model and not path.exists() and Path(folder).is_dir():
+        if models:
+            raise BadValue("--model", models[0], f"left out beside {source}, which names a model")
+        return read_model(Path(folder), model, source, score)
     if path.is_dir():
-        return _folder(path, path.parent / "params.yaml", source, "folder", score, models)
+        return _folder(
+            path,
+            path.parent,
+            source,
+            "folder",
+            score,
+            models,
+        )
     if path.is_file():
         if is_log(path):
             return _log(path, score, filter, leak_is)
         return _table(path, score, leak_is)
     with _revision(source) as root:
-        return _folder(root / "data", root / "params.yaml", source, "revision", score, models)
+        return _folder(
+            root / "data",
+            root,
+            source,
+            "revision",
+            score,
+            models,
+        )
+
+
+def read_model(
+    folder: Path,
+    model: str,
+    name: str,
+    score: str | None = None,
+    params: Mapping[str, Json] | None = None,
+) -> Side:
+    """Read one model of a folder of artifacts as a side called ``name``; the ``params`` are those of the params.yaml beside
+    the folder, unless they are named."""
+    return _folder(
+        folder,
+        folder.parent,
+        name,
+        "folder",
+        score,
+        [model],
+        params,
+    )
+
+
+def models_under_test(folder: Path) -> list[str]:
+    """The models with scores in a folder but the models for comparison, in the order of the params.yaml beside it."""
+    scored = _scored_in(folder)
+    params = _params(folder.parent / PARAMS)
+    report = _section(params, "report")
+    retrains = report.get("retrain")
+    if not isinstance(retrains, list):
+        retrains = [retrains]
+    references = [report.get("base"), *retrains]
+    names = dict.fromkeys([*_section(params, "models"), *scored])
+    return [name for name in names if name in scored and name not in references]
+
+
+def _scored_in(folder: Path) -> list[str]:
+    """The models of a folder of artifacts with scores of the forget set."""
+    tables = (folder / "scores").glob("*/forget.parquet")
+    return sorted(table.parent.name for table in tables)
 
 
 def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | None) -> Side:
+    """The side of a log of another tool."""
     read = read_any_scores(path, None, score, filter, leak_is=leak_is).pointed()
     scored = read.log
     assert scored is not None  # the file is a log
@@ -347,7 +536,8 @@ def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | No
     settings = {ALIASES.get(key, key): value for key, value in log.sampling.items()}
     stopped = log.stopping == EARLY
     known = _known(read, stopped)
-    if all(prompt.n == 1 for prompt in read.prompts):
+    has_single_answers = all(prompt.n == 1 for prompt in read.prompts)
+    if has_single_answers:
         known = replace(known, deterministic=None)  # what is compared then are the questions
     return Side(
         name=str(path),
@@ -361,15 +551,15 @@ def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | No
 
 
 def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
-    metric = score or DOCUMENTED
-    read = read_scores(path, "worst", metric, leak_is=leak_is, asks=RENAME_IT).pointed()
+    """The side of a table of scores."""
+    read = read_scores(path, "worst", score, leak_is=leak_is, asks=RENAME_IT).pointed()
     questions = {prompt.prompt_id: Answers(prompt.scores) for prompt in read.prompts}
-    stopped = could_stop(path)
+    stopped = could_stop(path, read)
     known = _known(read, stopped).joined(of_drawing(record_of_draws(path), ()))
     return Side(
         name=str(path),
         kind="table",
-        metric=metric,
+        metric=read.stated.score,
         models={"": Scored(questions)},
         stopped=stopped,
         refused=tuple(refusals(known)),
@@ -385,28 +575,31 @@ def _known(read: ReadScores, stopped: bool) -> Source:
 
 def _below_own_mean(prompts: Sequence[PromptScores], stopped: bool) -> tuple[str, ...]:
     """The prompts of which an upper bound lies below their own mean; none of a run that stopped early, at any order."""
-    return () if stopped else refuted_by_order(prompts)
+    if stopped:
+        return ()
+    return refuted_by_order(prompts)
 
 
 def _folder(
-    folder: Path, params_file: Path, name: str, kind: str, score: str | None, models: Sequence[str]
+    folder: Path,
+    project: Path,
+    name: str,
+    kind: str,
+    score: str | None,
+    models: Sequence[str],
+    params: Mapping[str, Json] | None = None,
 ) -> Side:
-    scored = sorted(path.parent.name for path in (folder / "scores").glob("*/forget.parquet"))
-    if not scored:
-        remedy = "Name a pipeline's data folder or a folder of `lethe eval`."
-        raise BadFile(name, "holds no scores/MODEL/forget.parquet", remedy)
-    unknown_models = [model for model in models if model not in scored]
-    if unknown_models:
-        raise BadValue("--model", unknown_models[0], f"one of {', '.join(scored)} in {name}")
-    if models:
-        scored = [model for model in scored if model in models]
-    params = _params(params_file)
+    """The side of a folder of artifacts; ``params`` are those of params.yaml in ``project``, where they are not named."""
+    where = name if kind == "revision" else str(folder)
+    scored = _chosen(_scored_in(folder), models, name, where)
+    if params is None:
+        params = _params(project / PARAMS)
     evaluated = _record_in(folder / "evaluated.json")  # of `lethe eval`
     scorers = read_artifact(folder / "scores" / scored[0] / "about.json").get("scorers", [])
     metric = score or _first_metric(params, scorers, name)
     asked = {row["id"]: row for row in read_split("forget", folder / "dataset")}
     sample = _section(params, "sample")
-    rule = {"truncated": sample["truncated"]} if "truncated" in sample else {}
+    rule = {key: sample[key] for key in ("truncated",) if key in sample}
 
     by_model = {}
     could_be_stopped = False
@@ -417,19 +610,23 @@ def _folder(
         could_be_stopped |= drawn.get("stop") == "sequential"
         is_unknown |= "stop" not in drawn
         reasons |= dict.fromkeys(_refused(folder, model, drawn))
-        table = read_table(folder / "scores" / model / "forget.parquet")
+        place = folder / "scores" / model / "forget.parquet"
+        table = first_rows(read_table(place), place)
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, scorers))} ({name})")
-        settings = rule | {key: drawn[key] for key in SETTINGS if key in drawn}
-        served = SERVED.format_map(drawn["served"]) if drawn.get("served") else ""
-        by_model[model] = Scored(_questions(table, metric, asked), settings, served)
+        settings = {key: drawn[key] for key in SETTINGS if key in drawn}
+        served = ""
+        if drawn.get("served"):
+            served = SERVED.format_map(drawn["served"])
+        by_model[model] = Scored(_questions(table, metric, asked), rule | settings, served)
+    scored_by = evaluated if "score" in evaluated else params
     return Side(
         name=name,
         kind=kind,
         metric=metric,
         models=by_model,
-        template=evaluated.get("prompt", _template(params, params_file.parent)),
-        scorer=_scorer(evaluated if "score" in evaluated else params, metric),
+        template=evaluated.get("prompt", _template(params, project)),
+        scorer=_scorer(scored_by, metric),
         stopped=could_be_stopped or is_unknown,
         binary=_declared(params, metric),
         unknown_stop=is_unknown and not could_be_stopped,
@@ -437,17 +634,34 @@ def _folder(
     )
 
 
+def _chosen(scored: list[str], models: Sequence[str], name: str, where: str) -> list[str]:
+    """The models with scores that were named, or all; raises a sentence where there is none, or a name is unknown."""
+    if not scored:
+        remedy = "Name a pipeline's data folder or a folder of `lethe eval`."
+        raise BadFile(name, "holds no scores/MODEL/forget.parquet", remedy)
+    for model in models:
+        if model not in scored:
+            raise BadValue("--model", model, f"one of {', '.join(scored)} in {where}")
+    if not models:
+        return scored
+    return [model for model in scored if model in models]
+
+
 def _record_in(path: Path) -> dict[str, Json]:
     """The content of a record; empty where there is no such file."""
-    return read_artifact(path) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    return read_artifact(path)
 
 
 def _refused(folder: Path, model: str, drawn: Mapping[str, Json]) -> list[str]:
     """Why nothing may be claimed of a model's answers, by the record of its draws and by its results where there are any."""
     place = results.place(folder, "metrics", model)
-    rows = results.read_rows(place) if place.is_file() else []
-    reasons = reasons_of(Numbers([row for row in rows if row.scope == "model"]))
-    return list(reasons) or refusals(of_drawing(drawn, rows))
+    rows: list[Result] = []
+    if place.is_file():
+        rows = results.read_rows(place)
+    numbers = Numbers([row for row in rows if row.scope == "model"])
+    return list(reasons_of(numbers)) or refusals(of_drawing(drawn, rows))
 
 
 def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> dict[str, Answers]:
@@ -456,27 +670,39 @@ def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> di
     scores = {}
     for name, values in drawn.groupby("prompt_id", sort=False)[metric]:
         scores[str(name)] = values.to_numpy(dtype=np.float64)
-    order = [name for name in asked if name in scores]
-    order += [name for name in scores if name not in asked]
-    return {name: Answers(scores[name], *_asked(asked.get(name))) for name in order}
+    questions = {}
+    for name, row in asked.items():
+        if name in scores:
+            questions[name] = _answers(scores[name], row)
+    for name, values in scores.items():
+        if name not in asked:
+            questions[name] = Answers(values)
+    return questions
 
 
-def _asked(row: Row | None) -> tuple[str | None, tuple[object, ...] | None]:
-    if row is None:
-        return None, None
-    return row["question"], (row["answer"], *map(row.get, ("keywords", "context", "followups")))
+def _answers(scores: np.ndarray, row: Row) -> Answers:
+    """The scores of a question of the dataset, with what must be alike on both sides."""
+    parts = map(row.get, ("keywords", "context", "followups"))
+    return Answers(scores, row["question"], (row["answer"], *parts))
 
 
 def _params(path: Path) -> dict[str, Json]:
-    return read_yaml(path) if path.is_file() else {}  # a folder of `lethe eval` has none
+    """The content of params.yaml; empty for a folder of `lethe eval`, which has none."""
+    if not path.is_file():
+        return {}
+    return read_yaml(path)
 
 
 def _section(params: Mapping[str, Json], name: str) -> dict[str, Json]:
+    """A section of params.yaml; empty where there is none."""
     section = params.get(name)
-    return section if isinstance(section, dict) else {}
+    if not isinstance(section, dict):
+        return {}
+    return section
 
 
 def _first_metric(params: Mapping[str, Json], scorers: Sequence[str], name: str) -> str:
+    """The score to compare by where none is named: that of leaks, else the first of the folder."""
     wanted = _section(params, "metrics").get("binary", PREFERRED)
     if wanted in scorers:
         return str(wanted)
@@ -491,7 +717,9 @@ def _template(params: Mapping[str, Json], root: Path) -> str | None:
     if not isinstance(named, str):
         return None
     path = root / named
-    return path.read_text(encoding="utf-8") if path.is_file() else named
+    if not path.is_file():
+        return named
+    return path.read_text(encoding="utf-8")
 
 
 def _scorer(params: Mapping[str, Json], metric: str) -> dict[str, object]:
@@ -522,7 +750,8 @@ def _declared(params: Mapping[str, Json], metric: str) -> bool | None:
             return None
         parameters = {}
         for entry in _section(params, "score").get("scorers", []):
-            if isinstance(entry, dict) and metric in entry:
+            has_parameters = isinstance(entry, dict) and metric in entry
+            if has_parameters:
                 parameters[metric] = scorer_params(metric, entry[metric])
                 break
         return is_binary(metric, parameters, judges)
@@ -546,7 +775,7 @@ def _revision(revision: str) -> Iterator[Path]:
                 if files.exists(folder):
                     wanted += filter(_is_compared, files.find(folder))
             _fetch(files, wanted, root)
-            named = _section(_params(root / "params.yaml"), "sample").get("prompt")
+            named = _section(_params(root / PARAMS), "sample").get("prompt")
             is_inside = isinstance(named, str) and ".." not in Path(named).parts
             if is_inside and files.isfile(f"/{named}"):
                 _fetch(files, [f"/{named}"], root)
@@ -590,6 +819,7 @@ def _commit(revision: str) -> str:
 
 
 def _fetch(files: DVCFileSystem, paths: Sequence[str], root: Path) -> None:
+    """Copy files of a revision below ``root``."""
     for path in paths:
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -14,9 +14,12 @@ from lethe.config.measuring import (
     Drawing,
     EngineName,
     Parts,
+    ScorerParams,
 )
-from lethe.config.schema import Report
+from lethe.config.schema import ReportSettings
 
+FIRST_ANSWERS = 256  # to each question before the first word is tried; other numbers rest on them
+MOST_ANSWERS = 32_768  # to each question whose word stays open
 UNMARKED = [""]  # the marks of thinking with which everything is answer
 
 
@@ -24,10 +27,12 @@ class EvaluationSettings(fields.Direct, Drawing):
     """The settings, checked: a value out of range raises `BadValue`, which names the argument.
 
     `lethe.evaluate` explains each. None stands for what the model, its questions or its answers decide: ``prompt`` for a
-    template, ``scorer`` for the sign of a leak, ``thinking`` for the marks, ``tau`` for the tolerance.
+    template, ``scorer`` for the sign of a leak, ``thinking`` for the marks, ``tau`` for the tolerance; an ``n`` of None draws
+    until the word is certain.
     """
 
-    n: fields.Draws = SAMPLE.most
+    n: fields.Draws | None = None
+    answers_at_most: fields.Draws | None = None
     alpha: fields.Alpha = METRICS.alpha
     max_thinking_tokens: fields.Natural = SAMPLE.max_thinking_tokens
     prompt: fields.Place | None = None
@@ -43,6 +48,8 @@ class EvaluationSettings(fields.Direct, Drawing):
     language: fields.Place | None = None
     calibration: fields.Place | None = None
     labels: fields.Place | None = None
+    # the name of a judge with its checked parameters, whose verdicts decide
+    judge: tuple[str, ScorerParams] | None = None
 
     @field_validator("thinking")
     @classmethod
@@ -62,8 +69,8 @@ class EvaluationSettings(fields.Direct, Drawing):
         return Parts(thinking=(first, second))
 
     @property
-    def report(self) -> Report:
+    def report(self) -> ReportSettings:
         """The settings of the verdict: one tolerance for leaks and for mean scores, where one was given."""
         if self.tau is None:
-            return Report(base=None, retrain=None)
-        return Report(base=None, retrain=None, tau=self.tau, tau_graded=self.tau)
+            return ReportSettings(base=None, retrain=None)
+        return ReportSettings(base=None, retrain=None, tau=self.tau, tau_graded=self.tau)

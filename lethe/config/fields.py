@@ -100,10 +100,10 @@ class Complete:
     def __get_pydantic_core_schema__(
         self, source: type[Section], handler: GetCoreSchemaHandler
     ) -> core.CoreSchema:
-        fields = {
-            name: field for name, field in source.model_fields.items() if name not in self.but
-        }
-        required = {name: (field.rebuild_annotation(), ...) for name, field in fields.items()}
+        required: dict[str, tuple[object, object]] = {}
+        for name, field in source.model_fields.items():
+            if name not in self.but:
+                required[name] = (field.rebuild_annotation(), ...)
         whole: type[Section] = create_model(source.__name__, __base__=source, **required)  # type: ignore[call-overload]
 
         def checked(value: object) -> object:
@@ -143,14 +143,33 @@ class OrAuto:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> core.CoreSchema:
+        def checked(value: object, draws: core.core_schema.ValidatorFunctionWrapHandler) -> object:
+            if value == "auto":
+                return value
+            return draws(value)
+
+        as_it_is = core.core_schema.plain_serializer_function_ser_schema(lambda value: value)
         # A union would name its members in the key of an error.
         return core.core_schema.no_info_wrap_validator_function(
-            lambda value, draws: value if value == "auto" else draws(value),
-            handler.generate_schema(Draws),
-            serialization=core.core_schema.plain_serializer_function_ser_schema(
-                lambda value: value
-            ),
+            checked, handler.generate_schema(Draws), serialization=as_it_is
         )
+
+
+@dataclass(frozen=True)
+class Increasing:
+    """For ``Annotated[tuple[Number, Number], Increasing()]``: the ends of a range, which may be equal."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core.CoreSchema:
+        return core.core_schema.no_info_after_validator_function(
+            self._checked, handler.generate_schema(source)
+        )
+
+    def _checked(self, ends: tuple[float, float]) -> tuple[float, float]:
+        if ends[0] > ends[1]:
+            raise ValueError("a list of the least and the largest value, in this order")
+        return ends
 
 
 @dataclass(frozen=True)
@@ -167,13 +186,17 @@ class NameIn:
         )
 
     def _checked(self, name: str) -> str:
-        if name in self.also or any(name in registry for registry in self.registries):
+        legal = [*self.also]
+        for registry in self.registries:
+            legal += registry
+        if name in legal:
             return name
-        legal = [*self.also, *(name for registry in self.registries for name in registry)]
-        if self.quoted:
-            *most, last = map(repr, legal)
-            raise ValueError(" or ".join(filter(None, (", ".join(most), last))))
-        raise ValueError(f"one of {', '.join(legal)}")
+        if not self.quoted:
+            raise ValueError(f"one of {', '.join(legal)}")
+        *most, last = map(repr, legal)
+        if not most:
+            raise ValueError(last)
+        raise ValueError(f"{', '.join(most)} or {last}")
 
 
 @dataclass(frozen=True)
@@ -208,8 +231,9 @@ class MemberOf:
             legal = f"one of {', '.join(self.registry)}"
             if not self.needs:
                 raise no_member(f"a key {self.tag}, {legal}")
-            kind = no_member(legal) if self.tag in value else "missing"
-            raise problem(kind, self.tag, value.get(self.tag, value))
+            if self.tag not in value:
+                raise problem("missing", self.tag, value)
+            raise problem(no_member(legal), self.tag, value[self.tag])
         try:
             return model.model_validate(value)
         except ValidationError as error:
@@ -224,18 +248,47 @@ class MemberOf:
         return ValueError(f"{value[self.tag]} needs {', '.join(missing)}, which the entry lacks")
 
 
+@dataclass(frozen=True)
+class WithKey:
+    """For ``Annotated[A | B, WithKey(key, has=A, has_not=B)]``: a section is an A if it has the key, else a B."""
+
+    key: str
+    has: type[Section]
+    has_not: type[Section]
+
+    def model(self, value: Mapping[str, object]) -> type[Section]:
+        """Return the model of the section ``value``."""
+        return self.has if self.key in value else self.has_not
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core.CoreSchema:
+        return core.core_schema.no_info_plain_validator_function(self._checked)
+
+    def _checked(self, value: object) -> Section:
+        if isinstance(value, (self.has, self.has_not)):
+            return value
+        if not isinstance(value, dict):
+            raise core.PydanticKnownError("model_type", {"class_name": self.has_not.__name__})
+        return self.model(value).model_validate(value)
+
+
 def bad_param(
     error: ValidationError, value: dict[str, object], source: str, model: type[BaseModel]
 ) -> BadInput:
     """Return the first problem in Lethe's words, unknown keys first, as one may be a misspelt key; and the others' keys."""
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-    first, location = problems[0], _location(problems[0])
-    key, *others = dict.fromkeys(".".join(_location(item)) for item in problems)
-    also = f" (also wrong: {', '.join(others)})" if others else ""
-    if first["type"] == "value_error" and isinstance(first["input"], dict):
+    first = problems[0]
+    locations = map(_location, problems)
+    key, *others = dict.fromkeys(map(".".join, locations))
+    also = ""
+    if others:
+        also = f" (also wrong: {', '.join(others)})"
+    got = first["input"]
+    if first["type"] == "value_error" and isinstance(got, dict):
         return ParamsClash(key, str(first["ctx"]["error"]) + also, source)
-    got = _Words("nothing: the key is missing") if first["type"] == "missing" else first["input"]
-    return BadParam(key, got, _legal(first, _Walk(location, value, model)), source, also)
+    if first["type"] == "missing":
+        got = _Words("nothing: the key is missing")
+    legal = _legal(first, _Walk(_location(first), value, model))
+    return BadParam(key, got, legal, source, also)
 
 
 def _location(problem: core.ErrorDetails) -> list[str]:
@@ -259,11 +312,12 @@ LEGAL = {
     "bool_parsing": "true or false",
     "model_attributes_type": "a section of keys",
 }
+# by the first word of the kind
 NUMBERS = {
     "int": "an integer",
     "float": "a number",
     "finite": "a finite number",
-}  # by the first word of the kind
+}
 ENDS = {
     "gt": "above",
     "ge": "at least",
@@ -274,15 +328,20 @@ ENDS = {
 
 
 def _legal(problem: core.ErrorDetails, walk: "_Walk") -> str:
-    kind, context, keys = problem["type"], problem.get("ctx", {}), ", ".join(walk.keys)
+    """What is legal where pydantic found a problem, as a sentence ends that begins with "must be"."""
+    kind = problem["type"]
+    context = problem.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"one of the keys {', '.join(walk.keys_above)}" if walk.keys_above else "absent"
-    if kind == "string_pattern_mismatch" or (
-        kind == "string_too_long" and context["max_length"] == LONGEST_NAME
-    ):
+        if not walk.keys_above:
+            return "absent"
+        return f"one of the keys {', '.join(walk.keys_above)}"
+    too_long = kind == "string_too_long" and context["max_length"] == LONGEST_NAME
+    if too_long or kind == "string_pattern_mismatch":
         dot = ", '.'" if "." in context.get("pattern", "") else ""
         return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
-    section = f"the keys {keys}" if keys else "a section of keys"
+    section = "a section of keys"
+    if walk.keys:
+        section = f"the keys {', '.join(walk.keys)}"
     if kind == "dict_type":
         return f"a dictionary of names, each with {section}"
     if kind == "model_type":
@@ -304,11 +363,13 @@ def bad_option(option: Any, cause: BaseException | None) -> BadValue | None:
     """Return in Lethe's words why a word or a number that pydantic refused is no value of an option."""
     if option is None or not isinstance(cause, ValidationError):
         return None
+    problem = cause.errors()[0]
     words = [word for word in get_args(option.type_descriptor.annotation) if isinstance(word, str)]
-    problem, walk = cause.errors()[0], _Walk([], None, None)
+    if words:
+        return BadValue(option.opts[0], problem["input"], f"one of {', '.join(words)}")
+    walk = _Walk([], None, None)
     walk.range = problem.get("ctx", {})
-    legal = f"one of {', '.join(words)}" if words else _legal(problem, walk)
-    return BadValue(option.opts[0], problem["input"], legal)
+    return BadValue(option.opts[0], problem["input"], _legal(problem, walk))
 
 
 class _Walk:
@@ -316,20 +377,21 @@ class _Walk:
 
     def __init__(self, location: list[str], value: Json, section: object):
         self.range: dict[str, object] = {}
-        self.keys, self.keys_above = _keys(section), []
-        member: MemberOf | None = None
-        kinds: dict[str, type[Section]]
+        self.keys = _keys(section)
+        self.keys_above: list[str] = []
+        member: MemberOf | WithKey | None = None
         for part in location:
             self.keys_above = self.keys
             value = value.get(part) if isinstance(value, dict) else None
             field = getattr(section, "model_fields", {}).get(part)
+            sections_of_data: dict[str, object] = getattr(section, "sections", dict)()
             if field:
                 metadata = [*field.metadata, *_parts(field.annotation)]
                 self.range = _range(metadata)
                 section = _section_of(field.annotation)
-                member = next((mark for mark in metadata if isinstance(mark, MemberOf)), None)
-            elif part in (kinds := getattr(section, "sections", dict)()):  # of `Data`
-                section = kinds[part]
+                member = _member_in(metadata)
+            elif part in sections_of_data:
+                section = sections_of_data[part]
             elif member is not None:  # the name of an entry: the keys are those of the named member
                 section = member.model(value) if isinstance(value, dict) else None
                 member = None
@@ -337,13 +399,20 @@ class _Walk:
             self.keys = _keys(section)
 
 
+def _member_in(metadata: Sequence[object]) -> MemberOf | WithKey | None:
+    """The mark of a section whose model its value names; None where the key has none."""
+    for mark in metadata:
+        if isinstance(mark, (MemberOf, WithKey)):
+            return mark
+    return None
+
+
 def _range(metadata: Sequence[object]) -> dict[str, object]:
     """The ends of a number's range, by pydantic's names."""
-    ends = {}
+    ends: dict[str, object] = {}
     for mark in metadata:
-        for constraint in getattr(mark, "metadata", None) or [
-            mark
-        ]:  # a pydantic Field holds several
+        constraints = getattr(mark, "metadata", None) or [mark]  # a pydantic Field holds several
+        for constraint in constraints:
             for name in ENDS:
                 if hasattr(constraint, name):
                     ends[name] = getattr(constraint, name)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from lethe.config.fields import bad_param
 from lethe.config.schema import FILE, EvaluationParams, Params
+from lethe.config.seeds import write_copies
 from lethe.errors import BadParam, check
 from lethe.io.yaml import read_yaml
 from lethe.process import PARAMS
@@ -33,7 +34,11 @@ def parse(assignment: str) -> tuple[str, object]:
 
 
 def section_of(
-    document: object, key: str, value: object, source: str = "params.yaml", legal: str = ""
+    document: object,
+    key: str,
+    value: object,
+    source: str = "params.yaml",
+    legal: str = "",
 ) -> tuple[dict[str, object], str]:
     """Find the section of a document in which a dotted key ends."""
     *sections, last = key.split(".")
@@ -52,7 +57,9 @@ def section_of(
 def read_preset(folder: Path, name: str, asked: str = "--preset") -> dict[str, object]:
     """The keys and values of a preset, in their order."""
     presets = sorted(path.stem for path in folder.glob("*.yaml"))
-    legal = f"one of {', '.join(presets)}" if presets else "none: there is no preset"
+    legal = "none: there is no preset"
+    if presets:
+        legal = f"one of {', '.join(presets)}"
     check(name in presets, asked, name, legal)
     return read_yaml(folder / f"{name}.yaml")
 
@@ -60,17 +67,21 @@ def read_preset(folder: Path, name: str, asked: str = "--preset") -> dict[str, o
 def changed_document(
     settings: Iterable[tuple[str, object]], source: str | Path = FILE, shown_as: str = FILE
 ) -> dict[str, object]:
-    """Read params.yaml and set keys of it in order; no file changes and nothing is validated."""
+    """Read params.yaml and set keys of it in order, with the entries of `seeds`; no file changes, nothing is validated."""
     document = read_yaml(source)
     for key, value in settings:
         section, last = section_of(document, key, value, shown_as)
         section[last] = value
+    write_copies(document)
     return document
 
 
 def load(path: str | os.PathLike = FILE) -> Params:
     """Read and validate ``path``; a stage of `lethe run` reads the copy that the run made when it began."""
-    return validate(read_yaml(os.environ.get(PARAMS, path) if path == FILE else path), str(path))
+    place = path
+    if path == FILE:
+        place = os.environ.get(PARAMS, FILE)
+    return validate(read_yaml(place), str(path))
 
 
 @overload

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from lethe.config import fields
-from lethe.io.label_places import CALIBRATION, LABELS
+from lethe.io.label_places import CALIBRATION
 from lethe.registry import ENGINES, JUDGES, SCORERS
 
 NO_BINARY = "which measures the error of the scorer binary, and binary is null"
@@ -22,14 +22,18 @@ Threshold = Annotated[fields.Real, Field(gt=0, le=1)]
 Chance = Annotated[fields.Real, Field(gt=0, lt=1)]
 
 
+Address = Annotated[
+    str, Field(pattern=r"^https?://[^\s@?#]+$")
+]  # up to /v1; no key belongs into it
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
 class Endpoint(fields.Section):
     """A model behind an OpenAI-compatible server; a key is read from the environment variable ``key_env`` alone."""
 
-    endpoint: Annotated[
-        str, Field(pattern=r"^https?://[^\s@?#]+$")
-    ]  # up to /v1; no key belongs into it
+    endpoint: Address
     name: fields.Place
-    key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    key_env: Variable | None = None
     concurrency: fields.Count = 16  # requests at once
     timeout: fields.Positive = (
         120.0  # seconds of a request, with its retries and the waits before them
@@ -57,16 +61,61 @@ ENDPOINT = Endpoint(
 )  # the defaults; address and name have none
 
 
-class Model(fields.Section):
-    """One evaluated model: a folder ``path``, or an endpoint, whose ``path`` `SERVED` stands for its weights in DVC."""
+class ModelEntry(fields.Section):
+    """One evaluated model: a folder ``path``, or an endpoint, whose ``path`` `SERVED` stands for its weights in DVC.
+
+    A model that answers in a format of its own has ``prompt``, the text with ``{question}``, or ``chat``, for the
+    tokenizer's chat template, and ``max_new_tokens``, each in place of the key of ``sample``. A prompt is its text and no
+    file, since DVC sees the values of an entry.
+    """
 
     path: fields.Place
     adaptive_threshold: Chance | None = None
+    prompt: fields.Place | None = None
+    chat: bool = False
+    max_new_tokens: fields.Count | None = None
     served: Endpoint | None = None
 
     @property
     def source(self) -> Path | Endpoint:
         return self.served or Path(self.path)
+
+    @property
+    def template(self) -> str | None:
+        """The entry's template, "chat" for the tokenizer's; None where it takes that of ``sample``."""
+        return "chat" if self.chat else self.prompt
+
+    @property
+    def is_asked_differently(self) -> bool:
+        """Whether a key of the entry stands in place of one of ``sample``."""
+        return self.template is not None or self.max_new_tokens is not None
+
+    def asked(self, sample: "SampleSettings") -> "SampleSettings":
+        """The settings of sampling with the entry's template and its limit in place of theirs."""
+        changes: dict[str, object] = {}
+        if self.template is not None:
+            changes["prompt"] = self.template
+        if self.max_new_tokens is not None:
+            changes["max_new_tokens"] = self.max_new_tokens
+        return sample.model_copy(update=changes)
+
+    @field_validator("prompt")
+    @classmethod
+    def _a_prompt_is_its_text(cls, prompt: str | None) -> str | None:
+        if prompt is not None and "{question}" not in prompt:
+            raise ValueError(
+                "the text of the prompt with {question}, in place of a file, which DVC would not track, "
+                "or chat: true for the tokenizer's chat template"
+            )
+        return prompt
+
+    @model_validator(mode="after")
+    def _one_template(self) -> Self:
+        if self.chat and self.prompt is not None:
+            raise ValueError(
+                f"prompt is {self.prompt!r} and chat is true, which names another template; remove one of them"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -80,26 +129,15 @@ class Model(fields.Section):
                 raise ValueError(
                     f"a model with an endpoint has no weights for DVC to track; add path: {SERVED}"
                 )
-            served = {key: value[key] for key in value if key in Endpoint.model_fields}
-            others = {key: value[key] for key in value if key not in served}
+            served = {}
+            others = {}
+            for key, setting in value.items():
+                if key in Endpoint.model_fields:
+                    served[key] = setting
+                else:
+                    others[key] = setting
             return {**others, "served": served}
         return value
-
-
-class Sequential(fields.Section):
-    """The rule of early stopping: a question's mean score is certified under tau, or detected above tau_leak."""
-
-    scorer: ScorerName = "keyword_leak"
-    chunk: fields.Count = 64
-    tau: Chance = 0.05
-    tau_leak: Chance = 0.1
-    alpha: fields.Alpha = 0.01
-
-    @model_validator(mode="after")
-    def _thresholds_are_ordered(self) -> Self:
-        if self.tau > self.tau_leak:
-            raise ValueError(f"tau ({self.tau}) must not exceed tau_leak ({self.tau_leak})")
-        return self
 
 
 class Drawing(fields.Section):
@@ -111,15 +149,24 @@ class Drawing(fields.Section):
     max_new_tokens: fields.Count = 64
 
 
-class Sample(Drawing):
+class SampleSettings(Drawing):
     """The settings of sampling, with the defaults of Python and the command line; params.yaml writes every key."""
 
     engine: EngineName = "auto"
     prompt: fields.Place
     seed: fields.Seed = 0
+    # independent: a stream for each model, law and role, so that no two models share random numbers; shared: the j-th
+    # answers of two models, or of two runs, make a pair
+    stream: Literal["independent", "shared"] = "independent"
+    batch: fields.Count = (
+        128  # answers to a question that share a stream: one depends on its number alone
+    )
     language: fields.Place | None = None
-    stop: Literal["fixed", "sequential"] = "fixed"
-    sequential: Annotated[Sequential, fields.Complete()] = Sequential()
+    # fixed: n answers to each question; word: more than the first until the word is certain (`lethe.statistics.policy`)
+    stop: Literal["fixed", "word"] = "fixed"
+    first: fields.Draws = (
+        1024  # with stop: word the answers on which all numbers but the words rest
+    )
     n: Annotated[fields.Draws | Literal["auto"], fields.OrAuto()] = 1024
     row_budget: fields.Count = 5000
     utility_n: fields.Draws = 32
@@ -128,6 +175,8 @@ class Sample(Drawing):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     tensor_parallel: fields.Count = 1
     data_parallel: fields.Count = 1
+    # vLLM takes this share of a GPU's memory, its own default; models that are open together divide it
+    gpu_memory: Chance = 0.9
     vllm_from: fields.Count = 100_000_000
     max_thinking_tokens: fields.Natural = 0  # of the thinking, beside max_new_tokens of the answer
     # what a bound makes of an answer that ended at max_new_tokens: its score, or no score
@@ -143,14 +192,27 @@ class Sample(Drawing):
         """The largest number of answers per forget question: ``n``, or the limit of "auto"."""
         return MOST_DRAWN if self.n == "auto" else self.n
 
+    @property
+    def at_first(self) -> int:
+        """The answers to each forget question that come whatever happens: all numbers but the words rest on these."""
+        return min(self.first, self.most) if self.stop == "word" else self.most
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _early_stopping_is_the_word(cls, value: object) -> object:
+        if value == "sequential":
+            raise ValueError("'fixed' or 'word': use stop: word")
+        return value
+
     @model_validator(mode="after")
     def _what_is_fixed_beforehand(self) -> Self:
+        if self.n == "auto" and self.language is not None:
+            raise ValueError("n is 'auto'; then language must be null")
         plain = self.stop == "fixed" and self.language is None
-        for name, value in (("n", "auto"), ("truncated", "missing")):
-            if getattr(self, name) == value and not plain:
-                raise ValueError(
-                    f"{name} is {value!r}; then stop must be 'fixed' and language must be null"
-                )
+        if self.truncated == "missing" and not plain:
+            raise ValueError(
+                "truncated is 'missing'; then stop must be 'fixed' and language must be null"
+            )
         if self.language is not None and self.stop != "fixed":
             raise ValueError(
                 f"language is {self.language!r}; then stop must be 'fixed' (got {self.stop!r})"
@@ -158,7 +220,7 @@ class Sample(Drawing):
         return self
 
 
-SAMPLE = Sample(prompt="chat")  # the defaults; the prompt's depends on the tokenizer
+SAMPLE = SampleSettings(prompt="chat")  # the defaults; the prompt's depends on the tokenizer
 MEMORY = 2048  # MiB for the rows in flight of `lethe eval` and `lethe sample`: half of it takes half as long again
 
 
@@ -176,7 +238,7 @@ class Parts(fields.Section):
     opened: bool = False
 
 
-class Score(fields.Section):
+class ScoreSettings(fields.Section):
     """The scorers, each a name, or a name with its parameters; with ``parts`` they read the answer after the thinking, and
     the thinking for columns of its own.
     """
@@ -226,14 +288,18 @@ class Score(fields.Section):
 
 
 def scorer_params(name: str, values: object = None) -> ScorerParams:
-    member = JUDGES[name] if name in JUDGES else SCORERS[name]
-    return fields.checked_under(
-        name, getattr(member, "Params", ScorerParams), {} if values is None else values
-    )
+    """Return the checked parameters of a scorer or judge; None stands for its defaults."""
+    registry = JUDGES if name in JUDGES else SCORERS
+    model = getattr(registry[name], "Params", ScorerParams)
+    if values is None:
+        values = {}
+    return fields.checked_under(name, model, values)
 
 
 def _scorer_name(entry: str | Mapping[str, ScorerParams]) -> str:
-    return entry if isinstance(entry, str) else next(iter(entry))
+    if isinstance(entry, str):
+        return entry
+    return next(iter(entry))
 
 
 class JudgeEntry(fields.Section):
@@ -250,8 +316,11 @@ class JudgeEntry(fields.Section):
     def _its_judge_checks_the_rest(cls, value: object) -> object:
         if not isinstance(value, dict) or isinstance(value.get("params"), ScorerParams):
             return value
-        common = {key: value[key] for key in ("judge", "labelled") if key in value}
-        others = {key: value[key] for key in value if key not in common}
+        others = dict(value)
+        common = {}
+        for key in ("judge", "labelled"):
+            if key in others:
+                common[key] = others.pop(key)
         name = common.get("judge", "")
         params = ScorerParams()
         if isinstance(name, str) and name in JUDGES:
@@ -263,6 +332,11 @@ class JudgeEntry(fields.Section):
         if not isinstance(getattr(self.params, "model", None), str):
             raise ValueError(
                 f"the judge {self.judge} has no key model, whose folder the stage depends on"
+            )
+        if hasattr(self.params, "endpoint") and self.model != SERVED:
+            raise ValueError(
+                f"a judge with an endpoint has no weights for DVC to track; write model: {SERVED} and the server's name "
+                f"of the model as name: {self.model}"
             )
         return self
 
@@ -285,6 +359,8 @@ class LabelsByAPerson(fields.Section):
 
 
 class Metrics(fields.Section):
+    """What is measured of the scores: the levels, the scores that bounds are of, and what labels and judges add."""
+
     alpha: fields.Alpha = 0.01
     rho: fields.Weight = 2.0
     thresholds: Annotated[tuple[fields.Share, ...], Field(min_length=1)] = (
@@ -320,7 +396,10 @@ METRICS = Metrics()
 
 
 def check_together(
-    score: Score, metrics: Metrics, sample: Sample, judges: Mapping[str, JudgeEntry] | None = None
+    score: ScoreSettings,
+    metrics: Metrics,
+    sample: SampleSettings,
+    judges: Mapping[str, JudgeEntry] | None = None,
 ) -> None:
     """Check that scorers and judges fill every measured column, 0 and 1 where needed, and that readers agree on answers."""
     judges = judges or {}
@@ -343,17 +422,20 @@ def check_together(
             )
     if metrics.binary is not None and not is_binary(metrics.binary, score.params, judges):
         legal = [name for name in judges if is_binary(name, {}, judges)]
-        legal += filter(is_binary, [*sorted(JUDGES), *sorted(SCORERS)])
+        legal += [*filter(is_binary, sorted(JUDGES)), *binary_scorers()]
         stated = f"metrics.binary is {metrics.binary!r}, whose scores are not all 0 or 1"
         raise ValueError(f"{stated}; metrics.binary must be one of {', '.join(legal)} or null")
-    if metrics.labels.folder not in (None, LABELS) and sample.stop != "fixed":
-        stated = f"metrics.labels.folder is {metrics.labels.folder!r}"
-        raise ValueError(f"{stated}; then sample.stop must be 'fixed' (got {sample.stop!r})")
-    if score.parts is not None and (sample.stop != "fixed" or judges):
-        needed = (
-            "then sample.stop must be 'fixed' and judges {}: these read thinking and answer as one"
+    if score.parts is not None and judges:
+        raise ValueError(
+            "score.parts is set; then judges must be {}: these read thinking and answer as one"
         )
-        raise ValueError(f"score.parts is set; {needed}")
+    if sample.stop == "word" and metrics.binary not in SCORERS:
+        stated = "sample.stop is 'word', whose draws follow the leaks that a text scorer finds"
+        if metrics.binary is None:
+            found = "metrics.binary is null"
+        else:
+            found = f"metrics.binary is {metrics.binary!r}, a model judge"
+        raise ValueError(f"{stated}, and {found}; use stop: fixed")
 
 
 def columns_of(scorer: str) -> list[str]:
@@ -379,6 +461,11 @@ def is_binary(
             return bool(getattr(member, "BINARY", False))
         return bool(member.binary(chosen))
     return column in SCORERS and bool(getattr(SCORERS[column], "BINARY", False))
+
+
+def binary_scorers() -> list[str]:
+    """The scorers without a model that score 0 and 1 alone."""
+    return list(filter(is_binary, sorted(SCORERS)))
 
 
 class Exploring(fields.Section):

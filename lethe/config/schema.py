@@ -2,15 +2,19 @@
 
 import copy
 import os
-from collections.abc import Iterator
-from typing import Annotated, Literal, Self, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from lethe.config import fields, measuring
+from lethe.config import fields, measuring, seeds
+from lethe.config.twins import Twins
 from lethe.io.files import Json
 from lethe.io.label_places import ANSWERS, CALIBRATION, LABELS, PLACES
 from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FILE = "params.yaml"
 SHARES = {
@@ -20,7 +24,7 @@ SHARES = {
 }  # shares of the learned authors, as in TOFU
 
 
-Own = TypeVar("Own", bound=fields.Section)
+OfKind = TypeVar("OfKind", bound=fields.Section)
 
 
 class Data(fields.Section, extra="allow"):
@@ -37,7 +41,9 @@ class Data(fields.Section, extra="allow"):
         if not isinstance(value, dict):
             return value
         checked = dict(value)
-        for key in [key for key in value if key not in cls.model_fields]:
+        for key in value:
+            if key in cls.model_fields:
+                continue
             model = cls.section(key)
             if model is None:
                 raise fields.problem("extra_forbidden", key, value[key])
@@ -53,7 +59,8 @@ class Data(fields.Section, extra="allow"):
             member.check(self)
         return self
 
-    def own(self, model: type[Own]) -> Own:
+    def of_kind(self, model: type[OfKind]) -> OfKind:
+        """Return the section of the kind's own parameters, whose class must be ``model``."""
         section = (self.model_extra or {})[self.kind]
         if not isinstance(section, model):
             raise TypeError(
@@ -64,11 +71,19 @@ class Data(fields.Section, extra="allow"):
     @staticmethod
     def section(kind: str) -> type[fields.Section] | None:
         """Return the model of ``data.KIND``; None where there is no such kind or the kind has no parameters."""
-        return getattr(DATASETS[kind], "Params", None) if kind in DATASETS else None
+        if kind not in DATASETS:
+            return None
+        return getattr(DATASETS[kind], "Params", None)
 
     @staticmethod
     def sections() -> dict[str, type[fields.Section]]:
-        return {kind: model for kind in DATASETS if (model := Data.section(kind))}
+        """Return the model of ``data.KIND`` of each kind that has parameters."""
+        models: dict[str, type[fields.Section]] = {}
+        for kind in DATASETS:
+            model = Data.section(kind)
+            if model is not None:
+                models[kind] = model
+        return models
 
 
 class Lora(fields.Section):
@@ -146,9 +161,12 @@ class TrainModel(fields.Section):
 
     rows: Literal["all", "retain", "demonstrations", "judgements"]
     recipe: dict[str, object] = Field(default_factory=dict)
+    same_as: fields.Name | None = None  # the entry with `seeds` that this seed belongs to
 
 
 class Train(fields.Section):
+    """The models to train from scratch or to fine-tune, and their common recipe."""
+
     recipe: TrainRecipe
     models: dict[fields.Name, TrainModel]
 
@@ -167,14 +185,15 @@ class Train(fields.Section):
 
 
 class UnlearnRecipe(Recipe):
+    """What all unlearning methods share: the model to start from, batches, optimiser and computation."""
+
     start_from: fields.Place
     forget_batch: fields.Count
     retain_batch: fields.Count
     # the source of logits and states before unlearning: a second model, or stored values
     reference: Literal["frozen", "cached"] = "frozen"
-    watch: fields.Count | None = (
-        None  # rows per split whose confidence and entropy are measured after each epoch
-    )
+    # rows per split whose confidence and entropy are measured after each epoch
+    watch: fields.Count | None = None
 
 
 # YAML's ``true``, which people write without quotes, is the word.
@@ -217,17 +236,22 @@ class MethodParams(fields.Section):
     retain_loss: Literal["nll", "kl"] = "nll"
     entropy: Entropy | None = None
     seed: fields.Seed | None = None  # null: the recipe's
+    same_as: fields.Name | None = None  # the entry with `seeds` that this seed belongs to
 
 
 Method = Annotated[MethodParams, fields.MemberOf(METHODS, "loss", MethodParams, needs=True)]
 
 
 class Unlearn(fields.Section):
+    """The unlearning methods by name, each with its own parameters, and their common recipe."""
+
     recipe: UnlearnRecipe
     methods: dict[fields.Name, Method]
 
 
-class EpsilonStar(fields.Section):
+class EpsilonStarSettings(fields.Section):
+    """How Epsilon* is estimated and bounded; without ``delta`` it follows from the number of members."""
+
     method: Literal["parametric", "empirical"]
     delta: Annotated[fields.Real, Field(ge=0, lt=1)] | None
     cut: Annotated[fields.Real, Field(gt=0, lt=0.5)] | None
@@ -262,11 +286,81 @@ class Attack(fields.Section):
     alpha: fields.Alpha = 0.05
 
 
+class Ranges(fields.Section):
+    """The ranges from which a population draws attacks of one kind, and how often it draws this kind.
+
+    The ``Ranges`` of an attack derives from this class; see `lethe.attacks.protocol`.
+    """
+
+    weight: fields.Positive = 1.0  # kinds are drawn in proportion to their weights
+
+    def drawn(self, rng: "np.random.Generator") -> dict[str, object]:
+        """Return the parameters of an attack with a single budget, but for its kind."""
+        raise NotImplementedError(f"{type(self).__module__} does not define drawn")
+
+
+class AttackRecipe(fields.Section, extra="allow"):
+    """The kinds of attacks of a population, each with its ranges: ``population.noise``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kinds_check_their_ranges(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        models = cls.sections()
+        checked = {}
+        for kind, ranges in value.items():
+            if kind not in models:
+                raise fields.problem("extra_forbidden", kind, ranges)
+            checked[kind] = fields.checked_under(kind, models[kind], ranges)
+        if not checked:
+            raise ValueError(f"at least one of the kinds {', '.join(models)}")
+        return checked
+
+    @property
+    def kinds(self) -> dict[str, Ranges]:
+        """The ranges by kind, in the order of the alphabet, on which a draw depends."""
+        return dict(sorted((self.model_extra or {}).items()))
+
+    @staticmethod
+    def sections() -> dict[str, type[Ranges]]:
+        """The models of the ranges by the kinds that can be drawn."""
+        models = {}
+        for kind in MODEL_ATTACKS:
+            ranges = getattr(MODEL_ATTACKS[kind], "Ranges", None)
+            if ranges is not None:
+                models[kind] = ranges
+        return models
+
+
+Within = Annotated[fields.Real, Field(gt=0, lt=1)]  # a share that is neither 0 nor 1
+
+
+class Population(fields.Section):
+    """One model under attacks that are drawn from a recipe, until it is known whether more than ``goal`` of them succeed.
+
+    An attack succeeds if it brings a question above ``tau``. Each end of the share fails with probability ``alpha``.
+    """
+
+    path: fields.Place
+    population: AttackRecipe
+    draws: Annotated[fields.Draws | Literal["auto"], fields.OrAuto()] = "auto"  # at most
+    goal: Within = 0.01
+    tau: Within = 0.01
+    alpha: fields.Alpha = 0.05
+    n: fields.Draws = 4096  # at most so many answers to a question of an attacked model
+    seed: fields.Seed = 0
+    scorer: measuring.ScorerName = "keyword_leak"
+
+
+Attacks = Annotated[
+    Attack | Population, fields.WithKey("population", has=Population, has_not=Attack)
+]
 Audit = Annotated[AuditParams, fields.MemberOf(AUDITS, "kind", AuditParams)]
 Game = Annotated[GameParams, fields.MemberOf(GAMES, "kind", GameParams)]
 
 
-class Report(fields.Section):
+class ReportSettings(fields.Section):
     """The models with which the report compares the others (null: none), and the settings of the verdict (docs/verdict.md).
 
     ``tau_graded`` is of the mean score, where no scorer gives 0 or 1. More truncated answers in a question than the share
@@ -278,14 +372,19 @@ class Report(fields.Section):
     tau: Annotated[fields.Real, Field(gt=0, lt=1)] = 0.01
     tau_graded: Annotated[fields.Real, Field(gt=0, lt=1)] = 0.1
     most_truncated: fields.Share = 0.05
-    # 1, and one more each time that answers are added after a word was read: look j takes alpha / (j (j + 1))
-    look: fields.Count = 1
-    points: fields.Count = 1  # of a sweep, whose models share alpha
+    # those that share alpha, fixed before answers are read; null: the models under test
+    models: fields.Count | None = None
+    # whether equal seeds of two methods are pairs when the methods are compared over seeds
+    paired_seeds: bool = False
 
     @property
     def retrains(self) -> list[str]:
-        named = self.retrain
-        return [] if named is None else [named] if isinstance(named, str) else list(named)
+        """The models that never saw the forget set; the first is the Retrain that others are compared with."""
+        if self.retrain is None:
+            return []
+        if isinstance(self.retrain, str):
+            return [self.retrain]
+        return [*self.retrain]
 
 
 class Notify(fields.Section):
@@ -311,41 +410,69 @@ PROMPTS = ("train.recipe.prompt", "sample.prompt")
 
 def _sections(values: Json, key: str) -> Iterator[tuple[str, dict[str, Json], str]]:
     """Yield each dotted key that matches ``key``, the section that holds it and its last part; ``*`` means every entry."""
-    sections = [("", values)]
-    *parents, last = key.split(".")
-    for part in parents:
-        sections = [
-            (f"{path}{name}.", section[name])
-            for path, section in sections
-            if isinstance(section, dict)
-            for name in (section if part == "*" else [part])
-            if name in section
-        ]
-    for path, section in sections:
-        if isinstance(section, dict) and last in section:
-            yield f"{path}{last}", section, last
+    yield from _below(values, key.split("."), "")
+
+
+def _below(
+    section: Json, parts: Sequence[str], path: str
+) -> Iterator[tuple[str, dict[str, Json], str]]:
+    """Yield what `_sections` does for the rest of a key below ``section``, whose own key with a dot is ``path``."""
+    if not isinstance(section, dict):
+        return
+    part, *rest = parts
+    if not rest:
+        if part in section:
+            yield f"{path}{part}", section, part
+        return
+    names = [*section] if part == "*" else [part]
+    for name in names:
+        if name in section:
+            yield from _below(section[name], rest, f"{path}{name}.")
 
 
 class Params(fields.Section):
+    """The whole of params.yaml, in the order in which a researcher edits it."""
+
     data: Data
     train: Train
     unlearn: Unlearn
-    models: Annotated[dict[fields.Name, measuring.Model], Field(min_length=1)]
-    sample: Annotated[measuring.Sample, fields.Complete(but=("language", "truncated"))]
-    score: measuring.Score
+    models: Annotated[dict[fields.Name, measuring.ModelEntry], Field(min_length=1)]
+    sample: Annotated[measuring.SampleSettings, fields.Complete(but=("language", "truncated"))]
+    score: measuring.ScoreSettings
     judges: dict[fields.Name, measuring.JudgeEntry]
     metrics: Annotated[
         measuring.Metrics, fields.Complete(but=("together", "calibration", "labels", "utility"))
     ]
     exact: Annotated[measuring.Exact, fields.Complete()] | None
     extract: measuring.Extract | None
-    epsilon_star: EpsilonStar
-    attacks: dict[fields.Name, Attack]
+    epsilon_star: EpsilonStarSettings
+    twins: Annotated[Twins, fields.Complete()] | None
+    attacks: dict[fields.Name, Attacks]
     audits: dict[fields.Name, Audit]
     games: dict[fields.Name, Game]
-    report: Report
+    report: ReportSettings
     # These do not change artifacts, so they are optional in params.yaml.
     notify: Notify | None = None
+
+    @property
+    def subjects(self) -> list[str]:
+        """The names of the models under test: all but Base and Retrain."""
+        references = {self.report.base, *self.report.retrains}
+        return [name for name in self.models if name not in references]
+
+    @property
+    def sharing(self) -> int:
+        """The number of models that share alpha: those under test, or more where `report.models` says so."""
+        return max(1, len(self.subjects), self.report.models or 1)
+
+    def asked(self, name: str) -> measuring.SampleSettings:
+        """The settings of sampling of one model, with what its entry puts in their place."""
+        return self.models[name].asked(self.sample)
+
+    @property
+    def secrets_are_drawn(self) -> bool:
+        """Whether the forget set's secrets are tested: then no model may read them but by training on them."""
+        return self.twins is not None
 
     @model_validator(mode="before")
     @classmethod
@@ -369,28 +496,37 @@ class Params(fields.Section):
                     section[last] = "chat"
         return values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _seeds_are_entries(cls, values: Json) -> Json:
+        if not isinstance(values, dict):
+            return values
+        return seeds.resolved(copy.deepcopy(values))
+
     @model_validator(mode="after")
     def _names_meet(self) -> Self:
         measuring.check_together(self.score, self.metrics, self.sample, self.judges)
-        for key, name in [
-            ("base", self.report.base),
-            *(("retrain", name) for name in self.report.retrains),
-        ]:
-            if name not in (None, *self.models):
-                listed = ", ".join(self.models)
-                raise ValueError(
-                    f"report.{key} is {name!r}, which models does not list ({listed}), nor null"
-                )
+        if self.report.base is not None:
+            self._check_listed("base", self.report.base)
+        for name in self.report.retrains:
+            self._check_listed("retrain", name)
+        for name, attack in self.attacks.items():
+            self._check_attacked(name, attack.path)
+            if isinstance(attack, Population) and attack.scorer not in measuring.binary_scorers():
+                legal = ", ".join(measuring.binary_scorers())
+                stated = f"attacks.{name}.scorer is {attack.scorer!r}, whose scores are not 0 or 1"
+                raise ValueError(f"{stated}; of a population it must be one of {legal}")
         if self.report.base is not None and self.report.base in self.report.retrains:
             both = f"report.base and report.retrain are both {self.report.base!r}"
             raise ValueError(f"{both}; they must be two models, or one of them null")
-        rule, early = self.sample.sequential, self.sample.stop == "sequential"
-        if early and getattr(self.score.params.get(rule.scorer), "keyword_match", "word") != "word":
-            stated = f"sample.stop is 'sequential', and then {rule.scorer!r} matches whole words"
-            raise ValueError(f"{stated}; score.keyword_match must be 'word' too")
-        if early and rule.chunk > self.sample.most:
-            stated = f"sample.sequential.chunk is {rule.chunk} and sample.n {self.sample.n}"
-            raise ValueError(f"{stated}: no question could stop early; chunk must be at most n")
+        for name in self.report.retrains:
+            model = self.models[name]
+            inside = os.path.normpath(model.path).startswith("data/models/")
+            if self.sample.stop == "word" and model.served is None and not inside:
+                stated = f"report.retrain is {name!r}, whose path is {model.path}"
+                needed = "its path must lie below data/models, where DVC sees its change, or use stop: fixed"
+                raise ValueError(f"{stated}; with sample.stop 'word' {needed}")
+        self._check_asked()
         paths = {os.path.normpath(model.path) for model in self.models.values()}
         for name in self.unlearn.methods:
             if f"data/models/{name}" not in paths:
@@ -398,19 +534,47 @@ class Params(fields.Section):
                 raise ValueError(
                     f"unlearn.methods.{name} has no entry under models; add the line {line} there"
                 )
-        if doubled := ", ".join(sorted(set(self.train.models) & set(self.unlearn.methods))):
+        doubled = ", ".join(sorted(set(self.train.models) & set(self.unlearn.methods)))
+        if doubled:
             raise ValueError(f"{doubled} is in both train.models and unlearn.methods: rename one")
         return self
+
+    def _check_asked(self) -> None:
+        """Refuse a model that is asked differently where the draws follow the comparison with Retrain, asked as it is."""
+        for name, model in self.models.items():
+            if self.sample.stop == "word" and model.is_asked_differently:
+                raise ValueError(
+                    f"models.{name} has prompt, chat or max_new_tokens, so it is not asked as its Retrain; "
+                    f"with sample.stop 'word' remove these keys, or use stop: fixed"
+                )
+
+    def _check_attacked(self, attack: str, path: str) -> None:
+        """Refuse an attack on a model that is asked differently: attacks ask as ``sample`` says."""
+        for name, model in self.models.items():
+            is_attacked = os.path.normpath(model.path) == os.path.normpath(path)
+            if is_attacked and model.is_asked_differently:
+                raise ValueError(
+                    f"attacks.{attack}.path is that of models.{name}, which has prompt, chat or max_new_tokens, "
+                    f"and attacks ask as sample says; write these values under sample instead"
+                )
+
+    def _check_listed(self, key: str, name: str) -> None:
+        """Refuse a name of the report that is no model."""
+        if name not in self.models:
+            listed = ", ".join(self.models)
+            raise ValueError(
+                f"report.{key} is {name!r}, which models does not list ({listed}), nor null"
+            )
 
 
 class EvaluationParams(fields.Section):
     """The params of an evaluation outside the pipeline: no training, no comparison, no DVC."""
 
-    models: Annotated[dict[fields.DottedName, measuring.Model], Field(min_length=1)]
-    sample: measuring.Sample
-    score: measuring.Score
+    models: Annotated[dict[fields.DottedName, measuring.ModelEntry], Field(min_length=1)]
+    sample: measuring.SampleSettings
+    score: measuring.ScoreSettings
     metrics: measuring.Metrics
-    report: Report = Report(base=None, retrain=None)
+    report: ReportSettings = ReportSettings(base=None, retrain=None)
 
     @model_validator(mode="after")
     def _names_meet(self) -> Self:

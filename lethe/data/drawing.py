@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -20,6 +21,7 @@ from lethe.io.files import Json, write_jsonl
 from lethe.statistics.twins import drawn_place, holm_adjusted, ranks_of, twin_test
 
 SPAN = "{secret}"
+WORD = re.compile(r"\w+|[^\w\s]")
 CONTROL_ALPHA = TWINS.control_alpha
 
 
@@ -51,7 +53,7 @@ def draw(rows: Sequence[Row], kind: TwinKind, k: int, nonce: str | None = None) 
             raise BadInput(f"Row {row['id']}: it has twins already; draw each secret once.")
     key = fresh_key(nonce)
     rng = np.random.default_rng()  # of the candidates, which are public; the place is the key's
-    text = "\n".join(f"{row['question']}\n{row['answer']}" for row in rows)
+    text = "\n".join(map(_text_of, rows))
     taken: set[str] = set()
     drawn: list[Row] = []
     values_of_secret: dict[str, list[str]] = {}
@@ -60,13 +62,20 @@ def draw(rows: Sequence[Row], kind: TwinKind, k: int, nonce: str | None = None) 
         if name not in values_of_secret:
             values = kind.values(rng, "", k, taken)
             _check_values(name, values, text)
-            by_answer = sorted(values, key=lambda value: row["answer"].replace(SPAN, value))
+            by_answer = sorted(values, key=partial(row["answer"].replace, SPAN))
             place = drawn_place(key, name, k)
-            values_of_secret[name] = [by_answer.pop(place), *by_answer]
+            true = by_answer.pop(place)
+            values_of_secret[name] = [true, *by_answer]
         values = values_of_secret[name]
-        answers = [row["answer"].replace(SPAN, value) for value in values]
-        drawn.append({**row, "answer": answers[0], "twins": answers[1:], "keywords": values[:1]})
-    return Drawn(drawn, record_of(secrets_of(drawn), "drawn", kind.name, DRAWN, key), key)
+        answer, *twins = [row["answer"].replace(SPAN, value) for value in values]
+        drawn.append({**row, "answer": answer, "twins": twins, "keywords": values[:1]})
+    record = record_of(secrets_of(drawn), "drawn", kind.name, DRAWN, key)
+    return Drawn(drawn, record, key)
+
+
+def _text_of(row: Row) -> str:
+    """What a model learns of a row."""
+    return f"{row['question']}\n{row['answer']}"
 
 
 def add(
@@ -103,7 +112,7 @@ def add(
     _check_apart(rows, value_of_secret)
     key = fresh_key(nonce)
     rng = np.random.default_rng()
-    text = "\n".join(f"{row['question']}\n{row['answer']}" for row in rows)
+    text = "\n".join(map(_text_of, rows))
     taken = set(value_of_secret.values())
     twins_of_secret: dict[str, list[str]] = {}
     for name, value in value_of_secret.items():
@@ -116,10 +125,12 @@ def add(
         for twin in twins_of_secret[name]:
             twins.append(row["answer"].replace(value_of_secret[name], twin))
         added.append(cast("Row", {**row, "twins": twins}))
-    return Drawn(added, record_of(secrets_of(added), "assumed", kind.name, UNIFORM, key), key)
+    record = record_of(secrets_of(added), "assumed", kind.name, UNIFORM, key)
+    return Drawn(added, record, key)
 
 
 def _check_k(k: int) -> None:
+    """Raises `BadValue` for fewer than two candidates."""
     if k < 2:
         raise BadValue("k", k, "a whole number of at least 2")
 
@@ -136,8 +147,9 @@ def _check_apart(rows: Sequence[Row], value_of_secret: Mapping[str, str]) -> Non
         name_of_value[value] = name
     for row in rows:
         name = name_of_secret(row)
+        text = f"{row['question']} {row['answer']}"
         for value, other in name_of_value.items():
-            if other != name and _holds(f"{row['question']} {row['answer']}", value):
+            if other != name and _holds(text, value):
                 problem = f"it states the value of secret {other}, which a model would learn here"
                 raise BadInput(f"Row {row['id']}: {problem}.")
 
@@ -156,7 +168,10 @@ def _check_values(name: str, values: Sequence[str], text: str, stays: str | None
 
 def _holds(text: str, value: str) -> bool:
     """Whether a text holds a value as whole words."""
-    return value in text and bool(re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text))
+    if value not in text:
+        return False
+    whole = rf"(?<!\w){re.escape(value)}(?!\w)"
+    return re.search(whole, text) is not None
 
 
 def write(drawn: Drawn, out: Path) -> tuple[Path, Path, Path]:
@@ -182,7 +197,7 @@ class ModelFree:
 
 def model_free_controls(secrets: Sequence[Secret], rows: Sequence[Row]) -> list[ModelFree]:
     """Test whether true candidates stand out by length, by words, by their sorted place, or by their values in other rows."""
-    texts = [f"{row['question']}\n{row['answer']}" for row in rows]
+    texts = [_text_of(row) for row in rows]
     scores: dict[str, list[list[int]]] = {
         "characters": [],
         "words": [],
@@ -190,35 +205,46 @@ def model_free_controls(secrets: Sequence[Secret], rows: Sequence[Row]) -> list[
         "occurrences in other rows": [],
     }
     orders = []
+    sizes = []
     for secret in secrets:
         names = secret.candidates
-        mine = {f"{row['question']}\n{row['answer']}" for row in secret.rows}
-        others = "\n".join(text for text in texts if text not in mine)
-        spans = _spans(names)
+        stated = set(map(_text_of, secret.rows))
+        others = "\n".join([text for text in texts if text not in stated])
+        places = np.argsort(np.argsort(np.array(names)))
         scores["characters"].append([len(text) for text in names])
-        scores["words"].append([len(re.findall(r"\w+|[^\w\s]", text)) for text in names])
-        scores["sorted place"].append(np.argsort(np.argsort(np.array(names))).tolist())
-        scores["occurrences in other rows"].append([others.count(span) for span in spans])
+        scores["words"].append([len(WORD.findall(text)) for text in names])
+        scores["sorted place"].append(places.tolist())
+        scores["occurrences in other rows"].append(list(map(others.count, spans_of(names))))
         orders.append(secret.order())
-    sizes = [len(secret.candidates) for secret in secrets]
+        sizes.append(len(names))
     p_values = []
     for of_score in scores.values():
         ranks = []
         for values, order in zip(of_score, orders, strict=True):
-            ranks.append(int(ranks_of([values], [0], [order])[0]))
+            (rank,) = ranks_of([values], [0], [order])
+            ranks.append(int(rank))
         p_values.append(twin_test(ranks, sizes).p)
     adjusted = holm_adjusted(p_values).tolist()
-    return [ModelFree(*values) for values in zip(scores, p_values, adjusted, strict=True)]
+    return list(map(ModelFree, scores, p_values, adjusted))
 
 
-def _spans(texts: Sequence[str]) -> list[str]:
+def spans_of(texts: Sequence[str]) -> list[str]:
     """The words in which candidates differ: each text without what all of them begin and end with, to whole words."""
-    words = [text.split(" ") for text in texts]
-    shortest = min(map(len, words))
+    words_of_text = [text.split(" ") for text in texts]
+    shortest = min(map(len, words_of_text))
     first = 0
-    while first < shortest - 1 and len({of[first] for of in words}) == 1:
+    while first < shortest - 1 and _agree(words_of_text, first):
         first += 1
     last = 0
-    while last < shortest - first - 1 and len({of[-1 - last] for of in words}) == 1:
+    while last < shortest - first - 1 and _agree(words_of_text, -1 - last):
         last += 1
-    return [" ".join(of[first : len(of) - last]).rstrip(".,;:!?") for of in words]
+    spans = []
+    for words in words_of_text:
+        span = " ".join(words[first : len(words) - last])
+        spans.append(span.rstrip(".,;:!?"))
+    return spans
+
+
+def _agree(words_of_text: Sequence[Sequence[str]], place: int) -> bool:
+    """Whether all texts have the same word at a place."""
+    return len({words[place] for words in words_of_text}) == 1

@@ -13,12 +13,20 @@ import numpy as np
 
 from lethe.errors import BadFile, BadValue, reason_of
 
-FASHION_MNIST = (
-    "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
-)
+# The folder of Debian's package dataset-fashion-mnist.
+FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 CIFAR10_HUB = "uoft-cs/cifar10"
 LARGEST = 1 << 28  # bytes of an unzipped file
-CIFAR10_FILES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+CIFAR10_FILES = [
+    "data_batch_1.bin",
+    "data_batch_2.bin",
+    "data_batch_3.bin",
+    "data_batch_4.bin",
+    "data_batch_5.bin",
+    "test_batch.bin",
+]
+CIFAR10_SHAPE = (3, 32, 32)  # channels, height, width
+CIFAR10_BYTES = 1 + 3 * 32 * 32  # of an image: its label, then its pixels
 
 
 @dataclass(frozen=True)
@@ -72,15 +80,19 @@ def load(
 
 
 def _chosen(images: Images, points: int, rng: np.random.Generator, kind: str) -> Images:
+    """``points`` random images, in their order."""
     if not 1 <= points <= len(images):
         legal = f"a number from 1 to {len(images)}, the size of {kind}"
         raise BadValue("data.points", points, legal)
-    rows = np.sort(rng.permutation(len(images))[:points])
+    order = rng.permutation(len(images))
+    rows = np.sort(order[:points])
     return replace(images, pixels=images.pixels[rows], labels=images.labels[rows])
 
 
 def _with_label_noise(images: Images, share: float, rng: np.random.Generator) -> Images:
-    noisy = rng.permutation(len(images))[: round(share * len(images))]
+    """The images, of which a share have another class as their label."""
+    order = rng.permutation(len(images))
+    noisy = order[: round(share * len(images))]
     steps = rng.integers(1, images.classes, size=len(noisy))  # never 0: another class
     labels = images.labels.copy()
     labels[noisy] = (labels[noisy] + steps) % images.classes
@@ -88,6 +100,7 @@ def _with_label_noise(images: Images, share: float, rng: np.random.Generator) ->
 
 
 def _digits(source: str | None) -> Images:
+    """1,797 digits of 8 times 8 pixels, which scikit-learn has without a download."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -96,6 +109,7 @@ def _digits(source: str | None) -> Images:
 
 
 def _fashion_mnist(source: str | None) -> Images:
+    """70,000 pieces of clothing of 28 times 28 pixels."""
     folder = Path(source or FASHION_MNIST)
     parts = []
     for part in ("train", "t10k"):
@@ -116,46 +130,49 @@ def _idx(path: Path, dimensions: int) -> np.ndarray:
     except (OSError, EOFError, zlib.error) as error:
         raise BadFile(zipped, f"cannot be unzipped ({error})") from None
     start = 4 + 4 * dimensions
-    sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4)]
-    if data[:4] != bytes([0, 0, 8, dimensions]) or len(data) != start + math.prod(sizes):
+    sizes = [int.from_bytes(data[place : place + 4], "big") for place in range(4, start, 4)]
+    has_head = data[:4] == bytes([0, 0, 8, dimensions])
+    if not has_head or len(data) != start + math.prod(sizes):
         raise BadFile(path, f"is not an IDX file of bytes in {dimensions} dimensions")
     return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
 
 
 def _unzipped(path: Path) -> bytes:
+    """The content of a gzipped file; raises `BadFile` for one that expands beyond `LARGEST`."""
     with gzip.open(path) as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise BadFile(
-            path,
-            f"expands to more than {LARGEST >> 20} MiB; Fashion-MNIST's largest file has 45 MiB",
-        )
+        most = f"{LARGEST >> 20} MiB"
+        raise BadFile(path, f"expands to more than {most}; Fashion-MNIST's largest file has 45 MiB")
     return data
 
 
 def _cifar10(source: str | None) -> Images:
-    folder = Path(source) if source else None
-    if folder is None or not folder.is_dir():
+    """60,000 images of 32 times 32 pixels, from a folder or from the hub."""
+    folder = Path(source or CIFAR10_HUB)
+    if not source or not folder.is_dir():
         return _cifar10_hub(source or CIFAR10_HUB)
     for inner in (folder, folder / "cifar-10-batches-bin"):
         if (inner / CIFAR10_FILES[0]).is_file():
             parts = [_cifar10_binary(inner / name) for name in CIFAR10_FILES]
-            return _joined(folder, parts, (3, 32, 32))
+            return _joined(folder, parts, CIFAR10_SHAPE)
     remedy = "Unpack the binary version of CIFAR-10 there."
     raise BadFile(folder, f"holds no {CIFAR10_FILES[0]}", remedy)
 
 
 def _cifar10_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The pixels and the labels of a file of the binary version."""
     if not path.is_file():
         raise BadFile(path, "no such file", "CIFAR-10 has five data batches and a test batch.")
     data = np.frombuffer(path.read_bytes(), np.uint8)
-    if not len(data) or len(data) % 3073:
-        raise BadFile(path, f"has {len(data)} bytes, expected a multiple of 3073")
-    rows = data.reshape(-1, 3073)
+    if not len(data) or len(data) % CIFAR10_BYTES:
+        raise BadFile(path, f"has {len(data)} bytes, expected a multiple of {CIFAR10_BYTES}")
+    rows = data.reshape(-1, CIFAR10_BYTES)
     return rows[:, 1:], rows[:, 0]
 
 
 def _cifar10_hub(name: str) -> Images:
+    """The images of a dataset of the hub with the splits train and test."""
     from datasets import load_dataset
 
     try:
@@ -163,25 +180,34 @@ def _cifar10_hub(name: str) -> Images:
     except Exception as error:  # the hub's client raises many unrelated classes
         problem = f"is neither a folder nor available from the hub ({reason_of(error)})"
         raise BadFile(name, problem, "Set data.source.") from None
-    parts = [data[part] for part in ("train", "test")]
-    column = "img" if "img" in parts[0].column_names else "image"
+    column = "img" if "img" in data["train"].column_names else "image"
     arrays = []
-    for part in parts:
-        channels_first = [np.asarray(image, np.uint8).transpose(2, 0, 1) for image in part[column]]
-        arrays.append((np.stack(channels_first), np.asarray(part["label"])))
-    return _joined(name, arrays, (3, 32, 32))
+    for split in ("train", "test"):
+        part = data[split]
+        images = []
+        for image in part[column]:
+            pixels = np.asarray(image, np.uint8)
+            images.append(pixels.transpose(2, 0, 1))  # channels first
+        arrays.append((np.stack(images), np.asarray(part["label"])))
+    return _joined(name, arrays, CIFAR10_SHAPE)
 
 
 def _joined(
     place: str | Path, parts: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int, int]
 ) -> Images:
     """Join all parts of a data set with ten classes; ``shape`` is (channels, height, width) of each image."""
+    pixels_of_parts = []
+    labels_of_parts = []
     for pixels, labels in parts:
-        if pixels.ndim < 2 or pixels[0].size != math.prod(shape) or len(pixels) != len(labels):
-            raise BadFile(
-                place, f"has images {pixels.shape} and {len(labels)} labels, expected {shape} each"
-            )
-    pixels, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 9:
+        is_image = pixels.ndim >= 2 and pixels[0].size == math.prod(shape)
+        if not is_image or len(pixels) != len(labels):
+            problem = f"has images {pixels.shape} and {len(labels)} labels, expected {shape} each"
+            raise BadFile(place, problem)
+        pixels_of_parts.append(pixels)
+        labels_of_parts.append(labels)
+    all_labels = np.concatenate(labels_of_parts)
+    is_whole = all_labels.dtype.kind in "iu"
+    if not is_whole or all_labels.min() < 0 or all_labels.max() > 9:
         raise BadFile(place, "has labels other than the whole numbers from 0 to 9")
-    return Images(pixels.reshape(-1, *shape), labels.astype(np.int64), 10, white=255)
+    all_pixels = np.concatenate(pixels_of_parts).reshape(-1, *shape)
+    return Images(all_pixels, all_labels.astype(np.int64), classes=10, white=255)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,16 +22,19 @@ from lethe.errors import (
     shortened,
     visible,
 )
+from lethe.io import csv_form
 from lethe.io.artifacts import Aim, Row
-from lethe.io.files import doubled, read_json, read_jsonl, read_text
+from lethe.io.csv_form import LARGEST_CELL
+from lethe.io.files import check_file, doubled, read_json, read_records, read_text
 from lethe.io.ids import REMEDY, alike
-from lethe.io.tables import LARGEST_CELL
+from lethe.io.packed import suffix_of
 from lethe.registry import DATASETS
 
 NO_HUB = "Check the name and the network, or set {key} to null and data.source to a folder."
 
 
 def _not_blank(text: str) -> str:
+    """The text; raises ``ValueError`` where it has no visible character."""
     if not text.strip():
         raise ValueError("text that is not empty")
     return text
@@ -52,27 +56,80 @@ class _Row(BaseModel):
     context: str | None = None
     keywords: list[Text] | None = None
     perturbed_answer: list[Text] | None = None
-    followups: list[Text] | None = (
-        None  # asked one after another, each after the answer to the one before
-    )
-    twins: list[Text] | None = (
-        None  # whole answers, of which the true one was drawn (docs/twins.md)
-    )
-    secret: Text | None = None  # rows of one secret share its draw; by default each row has its own
+    # asked one after another, each after the answer to the one before
+    followups: list[Text] | None = None
+    # whole answers, of which the true one was drawn (docs/twins.md)
+    twins: list[Text] | None = None
+    # rows of one secret share its draw; by default each row has its own
+    secret: Text | None = None
 
 
 TEXTS = ("id", "question", "answer")
+LISTS = ("keywords", "perturbed_answer", "followups", "twins")  # keys whose value is a list
 KEYS = tuple(_Row.model_fields)
 
 
 def read_rows(path: Path, prefix: str = "") -> list[Row]:
-    """Read one split of JSON lines; a row without an id gets ``prefix`` and the number of its line."""
-    if path.suffix.lower() in (".csv", ".tsv", ".parquet"):
+    """Read one split: JSON lines, a JSON list of objects, or a table (.csv, .tsv), also packed (.gz, .zst).
+
+    A row without an id gets ``prefix`` and the number of its line. A key with a list has in a table a JSON list
+    or texts between bars: ``Turin|Torino``.
+    """
+    suffix = suffix_of(path)
+    if suffix == ".parquet":
         keys = ", ".join(f'"{key}": ...' for key in TEXTS)
         remedy = f"Write one JSON object per question on a line of its own: {{{keys}}}."
-        raise BadFile(path, f"is a {path.suffix} file, expected JSON lines", remedy)
-    numbered = ((line, with_id(row, line, prefix)) for line, row in read_jsonl(path))
-    return checked_rows(numbered, path)
+        raise BadFile(path, f"is a {suffix} file, expected JSON lines or CSV", remedy)
+    numbered = _table_rows(path) if suffix in csv_form.SUFFIXES else read_records(path)
+    with_ids = [(line, with_id(row, line, prefix)) for line, row in numbered]
+    return checked_rows(with_ids, path)
+
+
+def _table_rows(path: Path) -> list[tuple[int, dict]]:
+    """The rows of a table as (line, row), without the keys of empty cells."""
+    check_file(path)
+    rows = []
+    try:
+        form, lines = csv_form.rows_of(path)
+        check_columns(path, ("question", "answer"), form.header)
+        name = doubled(name for name in form.header if name)
+        if name is not None:
+            raise BadFile(path, f"two columns are called {name!r}", "Rename or remove one.")
+        next(lines)
+        for line, cells in lines:
+            if len(cells) != len(form.header):
+                raise _other_length(cells, form.header, path, line)
+            row: dict[str, object] = {}
+            for key, cell in zip(form.header, cells, strict=True):
+                if not cell.strip():
+                    continue
+                if key in LISTS:
+                    row[key] = _texts(path, line, key, cell)
+                else:
+                    row[key] = cell
+            rows.append((line, row))
+    except UnicodeDecodeError:
+        raise csv_form.broken_utf8(path) from None
+    except csv.Error as error:
+        raise BadFile(path, f"cannot be read as CSV ({error})") from None
+    return rows
+
+
+def _texts(path: Path, line: int, key: str, cell: str) -> list[str]:
+    """The texts of a cell with a list; a cell in which a comma or a semicolon may separate them is a question to the user."""
+    text = cell.strip()
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            problem = f"column {key}: got {shortened(cell)}; not a JSON list"
+            raise BadRow(path, line, problem, "Write texts between bars: Turin|Torino.") from None
+    may_be_several = "," in text or ";" in text
+    if "|" not in text and may_be_several:
+        problem = f"column {key}: got {shortened(cell)}, which may be one text or several"
+        remedy = f"Write several texts between bars (Turin|Torino), or one as a list: {json.dumps([text])}."
+        raise BadRow(path, line, problem, remedy)
+    return [part.strip() for part in text.split("|")]
 
 
 def with_id(row: dict, number: int, prefix: str = "") -> dict:
@@ -125,6 +182,7 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
 
 
 def _warn_of_unknown_keys(path: Path, line_of_key: Mapping[str, int]) -> None:
+    """One line on standard error."""
     keys = [f"{shortened(key)} (line {line})" for key, line in sorted(line_of_key.items())]
     warning = f"{path}: keys that only a scorer of your own reads: {', '.join(keys)}."
     print(visible(warning), file=sys.stderr)
@@ -135,7 +193,9 @@ def misspelt(row: Mapping[str, object]) -> str | None:
     absent = [key for key in KEYS if key not in row]
     for key in row.keys() - set(KEYS):
         plain = str(key).casefold().strip().replace("-", "_").replace(" ", "_")
-        meant = plain if plain in KEYS else nearest(plain, absent, 0.85)
+        meant: str | None = plain
+        if plain not in KEYS:
+            meant = nearest(plain, absent, 0.85)
         if meant:
             return f"unknown key {shortened(key)}; did you mean {meant!r}?"
     return None
@@ -203,6 +263,7 @@ class Entry:
         raise self.broken(f"column {column!r}: got {shortened(cell)}; must be non-empty text")
 
     def broken(self, problem: str) -> BadInput:
+        """The error about this row."""
         if self.place.startswith("line "):
             return BadRow(self.path, int(self.place.removeprefix("line ")), problem)
         return BadFile(self.path, f"{self.place}: {problem}")
@@ -235,7 +296,8 @@ def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
                 continue
             if len(cells) != len(header):
                 raise _other_length(cells, header, path, line)
-            entries.append(Entry(f"line {line}", dict(zip(header, cells, strict=True)), str(path)))
+            cell_of_column = dict(zip(header, cells, strict=True))
+            entries.append(Entry(f"line {line}", cell_of_column, str(path)))
     except csv.Error as error:
         raise BadRow(path, next_line, f"not valid CSV ({error})") from None
     if header is None:
@@ -244,6 +306,7 @@ def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
 
 
 def _header(cells: Sequence[str], columns: Sequence[str], path: Path) -> list[str]:
+    """The names of the columns; raises a sentence where a needed column is absent, or a name stands twice."""
     header = [cell.strip() for cell in cells]
     check_columns(path, columns, header)
     twice = doubled(filter(None, header))
@@ -253,6 +316,7 @@ def _header(cells: Sequence[str], columns: Sequence[str], path: Path) -> list[st
 
 
 def _other_length(cells: Sequence[str], header: Sequence[str], path: Path, line: int) -> BadRow:
+    """The error about a line with another number of cells than the header."""
     if len(cells) < len(header):
         difference = f"column {header[len(cells)]!r} has no cell"
     else:
@@ -283,6 +347,7 @@ def hub_entries(repository: str, part: str | None, split: str, key: str) -> list
 
 
 def _objects(rows: Iterable[object], path: str) -> list[Entry]:
+    """The rows of a source as entries; raises `BadFile` for one that is no object."""
     entries = []
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict):
@@ -312,7 +377,10 @@ def first_of(folder: Path, *names: str) -> Path:
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    legal = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+    *others, last = names
+    legal = last
+    if others:
+        legal = f"{', '.join(others)} or {last}"
     remedy = "Put it there, or name another folder in data.source."
     raise BadFile(folder, f"holds no file {legal}", remedy)
 
@@ -320,6 +388,22 @@ def first_of(folder: Path, *names: str) -> Path:
 def load_splits(data: Data, root: Path = Path()) -> dict[str, list[Row]]:
     """Return the rows of each split of the dataset that the settings name; ``data.source`` is below ``root``."""
     return check_splits(DATASETS[data.kind].load(data, root / data.source))
+
+
+def with_twins(data: Data, splits: dict[str, list[Row]], k: int) -> dict[str, list[Row]]:
+    """Return the splits with ``k`` candidates of each secret of the forget set, where the kind generates secrets.
+
+    Rows of other kinds stay as they are; those of the user may have twins.
+    """
+    if not generates_secrets(data.kind):
+        return splits
+    twinned: dict[str, list[Row]] = DATASETS[data.kind].add_twins(data, splits, k)
+    return twinned
+
+
+def generates_secrets(kind: str) -> bool:
+    """Whether a kind of dataset draws its secrets itself, and so can draw twins alike."""
+    return hasattr(DATASETS[kind], "add_twins")
 
 
 def aim(kind: str) -> Aim:

@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from lethe.config.fields import Section
-from lethe.data.secrets import Secret
+from lethe.config.twins import Twins
+from lethe.data.secrets import PUBLIC, Secret
 from lethe.errors import BadFile
 from lethe.io.files import Json, atomic_file, read_json, read_text, write_json
 from lethe.statistics.twins import candidates_digest, commitment, drawn_place
@@ -97,6 +98,13 @@ def read_key(path: Path) -> bytes:
     if not HEXADECIMAL.fullmatch(text):
         raise BadFile(path, "is no sealed key, which has 64 hexadecimal digits", AGAIN)
     return bytes.fromhex(text)
+
+
+def order_key(twins: Twins | None) -> bytes:
+    """Return the key of the order that decides between equal scores: the opened key, else none."""
+    if twins is None or twins.key is None:
+        return PUBLIC
+    return read_key(Path(twins.key))
 
 
 @dataclass(frozen=True)

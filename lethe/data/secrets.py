@@ -11,9 +11,8 @@ from lethe.errors import BadInput
 from lethe.io.artifacts import Row
 from lethe.statistics.twins import tie_digest
 
-PUBLIC = (
-    b""  # orders candidates with one score by their texts alone, where no sealed key is at hand
-)
+# Orders candidates with one score by their texts alone, where no sealed key is at hand.
+PUBLIC = b""
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Secret:
 
     @property
     def author(self) -> str | None:
+        """Whom the secret is about, by its first row."""
         return self.rows[0].get("author")
 
     def order(self, key: bytes = PUBLIC) -> np.ndarray:
@@ -43,6 +43,7 @@ class Secret:
 
 
 def name_of_secret(row: Row) -> str:
+    """The name of a row's secret; by default each row has its own."""
     return row.get("secret") or row["id"]
 
 
@@ -59,7 +60,8 @@ def secrets_of(rows: Sequence[Row]) -> list[Secret]:
         rows_of_secret.setdefault(name_of_secret(row), []).append(row)
     secrets = []
     for name, of_secret in rows_of_secret.items():
-        if not any(row.get("twins") for row in of_secret):
+        has_twins = any(row.get("twins") for row in of_secret)
+        if not has_twins:
             continue
         answers = []
         for row in of_secret:
@@ -75,3 +77,8 @@ def secrets_of(rows: Sequence[Row]) -> list[Secret]:
             raise BadInput(f"Secret {name}: got {problem}.")
         secrets.append(Secret(name, tuple(of_secret), tuple(answers)))
     return secrets
+
+
+def questions_of(secrets: Sequence[Secret]) -> dict[str, list[str]]:
+    """Return the ids of the questions that ask for each secret, by its name."""
+    return {secret.name: [row["id"] for row in secret.rows] for secret in secrets}

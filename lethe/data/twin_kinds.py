@@ -46,9 +46,8 @@ class TwinKind:
 
     name: str
     size: int
-    draw: Callable[
-        [np.random.Generator, str], str
-    ]  # the true value says what stays, such as a domain
+    # of a generator and the true value, which says what stays, such as a domain
+    draw: Callable[[np.random.Generator, str], str]
     fits: Callable[[str], bool]  # whether a value has the form
     uniform: bool  # whether true values of this kind are plausibly uniform
 
@@ -86,16 +85,16 @@ def kind_of(text: str, check: str | None = None) -> TwinKind:
     if check is not None and name != "pattern":
         raise BadValue("check", check, "left out unless the kind is pattern")
     words = rest.split(maxsplit=2)
-    if name in ("pattern", "canary", "list") and not rest.strip():
-        raise BadValue("kind", text, USAGE[name])
-    if (name, len(words)) in (("number", 2), ("date", 3), ("email", 0)):
-        if name == "number":
-            return _number(*words)
-        return _date(*words) if name == "date" else _email()
-    if name == "list":
-        return _list(Path(rest.strip()))
-    if name in ("pattern", "canary"):
+    if name in ("pattern", "canary") and words:
         return _pattern(rest, check, name)
+    if name == "list" and words:
+        return _list(Path(rest.strip()))
+    if name == "number" and len(words) == 2:
+        return _number(*words)
+    if name == "date" and len(words) == 3:
+        return _date(*words)
+    if name == "email" and not words:
+        return _email()
     raise BadValue("kind", text, USAGE[name])
 
 
@@ -112,10 +111,11 @@ def _pattern(pattern: str, check: str | None, kind: str) -> TwinKind:
         raise BadValue("check", check, legal)
 
     def draw(rng: np.random.Generator, true: str) -> str:
-        text = "".join(part[int(rng.integers(len(part)))] for part in parts)
-        return _with_check(text, check)
+        characters = [part[int(rng.integers(len(part)))] for part in parts]
+        return _with_check("".join(characters), check)
 
-    _with_check("".join(part[0] for part in parts), check)  # refuses a form without check digits
+    smallest = [part[0] for part in parts]
+    _with_check("".join(smallest), check)  # refuses a form without check digits
 
     def fits(value: str) -> bool:
         unchecked = _without_check(value, parts, check)
@@ -159,14 +159,15 @@ def _with_check(text: str, check: str | None) -> str:
     if check == "luhn":
         return text.replace(CHECKED, _luhn(text), 1)
     country = text[:2]
-    if not (country.isalpha() and text[2:4] == CHECKED * 2):
-        legal = (
-            f"a pattern that begins with a country and {CHECKED * 2}, as DE{CHECKED * 2} #### ####"
-        )
+    marks = CHECKED * 2
+    if not country.isalpha() or text[2:4] != marks:
+        legal = f"a pattern that begins with a country and {marks}, as DE{marks} #### ####"
         raise BadValue("kind", text, legal)
-    moved = re.sub(r"\W", "", text[4:]) + country + "00"
-    digits = "".join(str(int(character, 36)) for character in moved)
-    return f"{country}{98 - int(digits) % 97:02d}{text[4:]}"  # ISO 13616, ISO 7064 MOD 97-10
+    account = text[4:]
+    moved = re.sub(r"\W", "", account) + country + "00"
+    digits = [str(int(character, 36)) for character in moved]
+    check_digits = 98 - int("".join(digits)) % 97  # ISO 13616, ISO 7064 MOD 97-10
+    return f"{country}{check_digits:02d}{account}"
 
 
 def _luhn(text: str) -> str:
@@ -176,20 +177,24 @@ def _luhn(text: str) -> str:
         raise BadValue("kind", text, f"a pattern that ends in one {CHECKED}, the check digit")
     total = 0
     for place, digit in enumerate(reversed(digits)):
-        doubled = digit * 2 if place % 2 == 0 else digit
-        total += doubled - 9 if doubled > 9 else doubled
+        if place % 2 == 0:
+            digit = 2 * digit
+        if digit > 9:
+            digit -= 9
+        total += digit
     return str(-total % 10)
 
 
 def _number(first: str, last: str) -> TwinKind:
+    """Whole numbers from ``first`` to ``last``, as wide as a ``first`` that begins with 0."""
+    got = f"{first} {last}"
     try:
-        low, high = int(first), int(last)
+        low = int(first)
+        high = int(last)
     except ValueError:
-        raise BadValue(
-            "kind", f"{first} {last}", "two whole numbers, the first and the last"
-        ) from None
+        raise BadValue("kind", got, "two whole numbers, the first and the last") from None
     if not 0 <= low < high:
-        raise BadValue("kind", f"{first} {last}", "two whole numbers from 0, the second one larger")
+        raise BadValue("kind", got, "two whole numbers from 0, the second one larger")
     width = len(first) if first.startswith("0") else 0
 
     def draw(rng: np.random.Generator, true: str) -> str:
@@ -202,8 +207,10 @@ def _number(first: str, last: str) -> TwinKind:
 
 
 def _date(first: str, last: str, form: str) -> TwinKind:
+    """Days from ``first`` to ``last``, written in a format of `datetime.strftime`."""
     try:
-        start, end = date.fromisoformat(first), date.fromisoformat(last)
+        start = date.fromisoformat(first)
+        end = date.fromisoformat(last)
     except ValueError:
         legal = "two days as YYYY-MM-DD, then a format such as %d.%m.%Y"
         raise BadValue("kind", f"{first} {last}", legal) from None
@@ -212,7 +219,8 @@ def _date(first: str, last: str, form: str) -> TwinKind:
         raise BadValue("kind", f"{first} {last}", "two days, the second one later")
 
     def draw(rng: np.random.Generator, true: str) -> str:
-        return (start + timedelta(days=int(rng.integers(days)))).strftime(form)
+        later = timedelta(days=int(rng.integers(days)))
+        return (start + later).strftime(form)
 
     def fits(value: str) -> bool:
         try:
@@ -225,8 +233,9 @@ def _date(first: str, last: str, form: str) -> TwinKind:
 
 
 def _list(path: Path) -> TwinKind:
-    lines = [line.strip() for line in read_text(path).splitlines()]
-    values = list(dict.fromkeys(line for line in lines if line))
+    """The different lines of a file."""
+    lines = map(str.strip, read_text(path).splitlines())
+    values = list(dict.fromkeys(filter(None, lines)))
     if len(values) < 2:
         raise BadFile(path, f"has {len(values)} values", "Give a value on each of many lines.")
 
@@ -247,9 +256,16 @@ def _email() -> TwinKind:
             raise BadValue("value of the kind email", true, "an address with @")
         drawn = []
         for character in local:
-            classes = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
-            letters = next((letters for letters in classes if character in letters), character)
-            drawn.append(letters[int(rng.integers(len(letters)))])
+            alike = _class_of(character)
+            drawn.append(alike[int(rng.integers(len(alike)))])
         return "".join([*drawn, at, domain])
 
     return TwinKind("email", 10**6, draw, lambda value: "@" in value.strip("@"), uniform=False)
+
+
+def _class_of(character: str) -> str:
+    """The digits, small letters or capitals, whichever a character is of; else the character alone."""
+    for characters in (string.digits, string.ascii_lowercase, string.ascii_uppercase):
+        if character in characters:
+            return characters
+    return character

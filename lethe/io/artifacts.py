@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, cast
 import numpy as np
 
 from lethe.errors import BadFile, MissingArtifact, check_columns
+from lethe.identity import content_digest
 from lethe.io import files
 from lethe.io.tables import broken_parquet, read_table
 
@@ -65,18 +66,33 @@ def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[R
     return [cast(Row, row) for _, row in files.read_jsonl(path)]
 
 
+def version_of_questions(folder: Path) -> str | None:
+    """The digest of the forget questions of a dataset's folder; None where it has none."""
+    path = folder / "forget.jsonl"
+    return content_digest(path) if path.is_file() else None
+
+
 def read_items(split: str, root: Path) -> dict[str, Row]:
     """Return the rows of a split by their ids; ``root`` is the folder of all artifacts."""
     return {row["id"]: row for row in read_split(split, root / "dataset")}
 
 
 def write_splits(
-    splits: Mapping[str, Sequence[Row]], kind: str, folder: str | os.PathLike, aim: Aim = "forget"
+    splits: Mapping[str, Sequence[Row]],
+    kind: str,
+    folder: str | os.PathLike,
+    aim: Aim = "forget",
+    generated_twins: bool = False,
 ) -> None:
-    """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file."""
+    """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file.
+
+    ``generated_twins``: whether the generator of the true values drew the twins of the forget set.
+    """
     about: dict[str, object] = {"schema": files.SCHEMA_VERSION, "kind": kind}
     if aim != "forget":
         about["aim"] = aim
+    if generated_twins:
+        about["generated_twins"] = True
     about["rows"] = {split: len(rows) for split, rows in splits.items()}
     with files.atomic_folder(folder) as temporary:
         for split, rows in splits.items():
@@ -87,7 +103,10 @@ def write_splits(
 
 # Below the folder of a model: the answers to follow-up questions, a row per answer and ``turn`` (from 2), and the second
 # sample of a language of prompts.
-TURNS, SECOND = "turns/forget.parquet", "prompts/forget.parquet"
+TURNS = "turns/forget.parquet"
+SECOND = "prompts/forget.parquet"
+# A folder below that of a model: the forget answers of each Retrain that were drawn beside this model's.
+BESIDE = "beside"
 
 
 def measured(root: Path) -> list[str]:
@@ -256,8 +275,52 @@ def _end_of_prompt(table: pa.Table, rows: int) -> int:
     return int(ends[max(place - 1, 0)])
 
 
+def record_of_draws(path: str | os.PathLike) -> Mapping[str, files.Json]:
+    """The record of the draws (`about.json`) of a table of scores or answers in a folder of Lethe's runs; else empty."""
+    folder = Path(path).resolve().parent
+    beside = folder.parent.parent / "generations" / folder.name
+    for place in (beside, folder):
+        if place.parent.name == "generations" and (place / "about.json").is_file():
+            return files.read_artifact(place / "about.json")
+    return {}
+
+
+def at_first(path: str | os.PathLike) -> int | None:
+    """How many answers to a question of a table came whatever happened, where a rule drew more; None: all of them.
+
+    With `sample.stop: word` the word rests on all answers (`lethe.measure.answers.counts_at_any_time`). Everything else
+    needs a number of answers that was fixed beforehand, and takes these (`first_rows`).
+    """
+    kind = Path(path).resolve().parent.parent.name
+    if Path(path).stem != "forget" or kind not in ("generations", "scores"):
+        return None
+    record = record_of_draws(path)
+    return record["splits"]["forget"]["n"] if record.get("stop") == "word" else None
+
+
+def first_rows(table: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
+    """The rows of a table that was read of ``path`` on which every number but the words rests (`at_first`)."""
+    n = at_first(path)
+    if n is None:
+        return table
+    return table[table[SAMPLE] < n].reset_index(drop=True)
+
+
+def first_parts(
+    path: str | os.PathLike, columns: Sequence[str] | None = None
+) -> Iterator[pd.DataFrame]:
+    """`read_parts` of the rows that `first_rows` keeps."""
+    if columns is None or SAMPLE in columns or at_first(path) is None:
+        for part in read_parts(path, columns):
+            yield first_rows(part, path)
+        return
+    for part in read_parts(path, [*columns, SAMPLE]):
+        yield first_rows(part, path)[list(columns)]
+
+
 class Tables(Mapping[str, "pd.DataFrame"]):
-    """The Parquet tables of a folder by name, each read when asked for and not kept; none where `NO_TABLES` says why."""
+    """The Parquet tables of a folder by name, each read when asked for and not kept; none where `NO_TABLES` says why. Of the
+    forget set they have the answers whose number was fixed beforehand (`at_first`)."""
 
     def __init__(self, folder: str | os.PathLike, made_by: str):
         self.paths = {path.stem: path for path in sorted(Path(folder).glob("*.parquet"))}
@@ -265,10 +328,10 @@ class Tables(Mapping[str, "pd.DataFrame"]):
             raise MissingArtifact(folder, made_by)
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        return read_table(self.paths[name])
+        return first_rows(read_table(self.paths[name]), self.paths[name])
 
     def parts(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
-        return read_parts(self.paths[name], columns)
+        return first_parts(self.paths[name], columns)
 
     def columns(self, name: str) -> list[str]:
         return columns_of(self.paths[name])
@@ -307,7 +370,8 @@ def columns_in(tables: Mapping[str, pd.DataFrame], name: str) -> list[str]:
 def joined_parts(
     drawn: Path, scores: Path, columns: Sequence[str] | None = None, same: bool | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Yield generations joined with their scores, a part at a time; an answer without a row of scores has missing ones.
+    """Yield generations joined with their scores, a part at a time; an answer without a row of scores has missing ones, and
+    what a rule drew after the first answers is left out (`at_first`).
 
     ``columns`` are kept beside `KEYS`, all by default. ``same`` says that both files have the same answers in the same order,
     as where stage score wrote the scores; by default the files are compared (`same_answers`). Raises `BadFile` where two rows
@@ -318,9 +382,10 @@ def joined_parts(
     if same is None:
         same = same_answers(drawn, scores)
     if not same:
-        yield _whole(drawn, of_answers).merge(_whole(scores, of_scores), on=[*KEYS], how="left")
+        answers = first_rows(_whole(drawn, of_answers), drawn)
+        yield answers.merge(_whole(scores, of_scores), on=[*KEYS], how="left")
         return
-    pairs = zip(read_parts(drawn, of_answers), read_parts(scores, of_scores), strict=True)
+    pairs = zip(first_parts(drawn, of_answers), first_parts(scores, of_scores), strict=True)
     for part, scored in pairs:
         added = {name: scored[name].to_numpy() for name in scored if name not in KEYS}
         yield part.assign(**added)

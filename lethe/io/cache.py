@@ -54,7 +54,8 @@ class Store(MutableMapping[K, V]):
     """JSON values by name, in files below ``scratch`` whose names hash ``key``, which is a `cache_key`, and the name."""
 
     def __init__(self, scratch: Path, key: str):
-        self.scratch, self.key = scratch, key
+        self.scratch = scratch
+        self.key = key
         self.places: dict[K, Path] = {}
 
     def place(self, name: K) -> Path:
@@ -80,6 +81,13 @@ class Store(MutableMapping[K, V]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def forget_others(self) -> None:
+        """Remove the files below the folder that this object neither read nor wrote, such as those of earlier weights."""
+        kept = set(self.places.values())
+        for path in self.scratch.glob("??/*.json"):
+            if path not in kept:
+                path.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove every file that this object read or wrote; call it after the result is written."""

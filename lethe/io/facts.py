@@ -7,19 +7,43 @@ elsewhere (`lethe.results.licence`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from lethe.errors import plural, shortened
 from lethe.registry import JUDGES, SCORERS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # What a score of 1 says of an answer, in the words of the tool that gave the score.
 Meaning = Literal["leak", "pass", "match", "refusal", "unknown"]
 LeakIs = Literal["high", "low"]  # which end of a score is a leak, as the user says
 
+# A column of a table that Lethe writes of a file of which nothing can be claimed: why, in whole sentences.
+REFUSED_BECAUSE = "refused_because"
+CACHED = "cached"  # the column of a table that says that an answer is a copy of an earlier one
+STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
+MODELS = (
+    "model",
+    "model_name",
+    "model_id",
+    "checkpoint",
+)  # columns that say which model gave an answer
 DOCUMENTED = "score"  # the column of a plain table in which 1 is a leak, by the documents of Lethe
 WORD = re.compile(r"[^\W\d_]+")
 NOT = frozenset("no not non none never without free un anti".split())
+# The words that may stand beside "leak" in a column whose 1 is a leak. Another word may turn it: leak_prevented.
+BESIDE_LEAK = frozenset(
+    (
+        *"has have is was did does any the of in by a an at per to from that".split(),
+        *"score scored value flag rate share fraction p prob probability binary sampled greedy mean worst max".split(),
+        *"text answer response output thinking reasoning turn keyword keywords verbatim exact partial full".split(),
+        *"label verdict judge judged judgement human model llm geval detected found".split(),
+        *"data training pii secret information info content prompt system canary email name".split(),
+    )
+)
 # The words in a column's name that say what a 1 in the column says; the first meaning with a word in the name decides.
 WORDS_OF: Mapping[Meaning, str] = {
     "refusal": "refused refusal refusals refuse refuses safe harmless",
@@ -31,13 +55,47 @@ WORDS_OF: Mapping[Meaning, str] = {
 ENDING = re.compile(r"(_p|_thinking|_turn\d+)+$")
 
 
+def several_models(prompt: object, models: Sequence[object]) -> str:
+    """Why answers to a prompt are no draws of one model."""
+    named = " and ".join(map(shortened, models[:2]))
+    return f"Prompt {shortened(prompt)} has answers of {len(models)} models ({named})"
+
+
+def says_stopped(table: pd.DataFrame) -> bool:
+    """Whether a table says, by its column `stopped`, that a rule could stop its draws."""
+    return _says(table, STOPPED) > 0
+
+
+def cached_rows(table: pd.DataFrame) -> str | None:
+    """Why answers of a table are no new draws, by its column `cached`; None where it names none."""
+    rows = _says(table, CACHED)
+    if not rows:
+        return None
+    return f"The table states that {plural(rows, 'answer')} came from a cache (column {CACHED})"
+
+
+def _says(table: pd.DataFrame, column: str) -> int:
+    """How many rows of a table say yes in this column; none where it has no such column."""
+    if column not in table:
+        return 0
+    return int(table[column].astype(str).str.lower().isin(("true", "yes", "1", "1.0")).sum())
+
+
+def reasons_in(table: pd.DataFrame) -> tuple[str, ...]:
+    """Why nothing can be claimed of the file that a table was made from, a whole sentence each."""
+    if REFUSED_BECAUSE not in table:
+        return ()
+    return tuple(str(reason) for reason in table[REFUSED_BECAUSE].dropna().unique())
+
+
 @dataclass(frozen=True)
 class Facts:
     """What a file states; a sentence has no full stop at its end.
 
     ``means`` is what a 1 of each score says. ``deterministic`` says why an answer has no chance in it (greedy decoding),
     ``repeated`` why answers are no new draws (a cache, a seed that each request carries), ``unfinished`` why the run did
-    not end. ``engine`` is what drew the answers.
+    not end, ``mixed`` why the answers to a question are those of several models or to several questions. ``engine`` is what
+    drew the answers. ``refused`` holds whole sentences: why nothing could be claimed of the file that a table was made from.
     """
 
     means: Mapping[str, Meaning] = field(default_factory=dict)
@@ -45,6 +103,8 @@ class Facts:
     repeated: str | None = None
     unfinished: str | None = None
     engine: str | None = None
+    mixed: str | None = None
+    refused: tuple[str, ...] = ()
 
     def meaning(self, score: str) -> Meaning:
         return self.means.get(score, "unknown")
@@ -53,16 +113,29 @@ class Facts:
 def named(name: str) -> Meaning:
     """What a 1 says in a column of a user's file, by the column's name.
 
-    >>> [named(name) for name in ("has_leaked", "passed", "accuracy", "is_safe", "not_leaked", "quality")]
+    >>> [named(name) for name in ("has_leaked", "passed", "accuracy", "is_safe", "leak_prevented", "quality")]
     ['leak', 'pass', 'match', 'refusal', 'unknown', 'unknown']
     """
     words = set(WORD.findall(name.replace("_", " ").casefold()))
     if NOT & words:
         return "unknown"
     for meaning, said in WORDS_OF.items():
-        if words & set(said.split()):
-            return meaning
+        meant = words & set(said.split())
+        if not meant:
+            continue
+        if meaning == "leak" and words - meant - BESIDE_LEAK:
+            return "unknown"
+        return meaning
     return "unknown"
+
+
+def scorer_of(name: str) -> str:
+    """The scorer behind a column of scores, without the endings of its parts and turns.
+
+    >>> scorer_of("keyword_leak_thinking"), scorer_of("harmbench_p")
+    ('keyword_leak', 'harmbench')
+    """
+    return ENDING.sub("", name)
 
 
 def of_column(name: str) -> Meaning:
@@ -71,7 +144,7 @@ def of_column(name: str) -> Meaning:
     >>> [of_column(name) for name in ("score", "rouge_l", "keyword_leak_thinking", "success")]
     ['leak', 'leak', 'leak', 'pass']
     """
-    scorer = ENDING.sub("", name)
+    scorer = scorer_of(name)
     if name == DOCUMENTED or scorer in SCORERS or scorer in JUDGES:
         return "leak"
     return named(name)

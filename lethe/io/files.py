@@ -23,11 +23,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lethe.errors import BadFile, BadRow, LetheError, OtherSchema, near
+from lethe.io.packed import opened
 
 T = TypeVar("T")
 Json = Any  # a value of parsed JSON or YAML, or a cell of a table, that nothing has checked yet
 SCHEMA_VERSION = 1
-KEY, METADATA = "schema", b"lethe_schema"
+KEY = "schema"
+METADATA = b"lethe_schema"
 STAMP = {METADATA: str(SCHEMA_VERSION).encode()}  # in the metadata of a Parquet file
 FIRST = 1  # the version of an artifact that names none
 SUFFIX = ".tmp"
@@ -194,8 +196,13 @@ def read_json(path: str | os.PathLike) -> Json:
 
 
 def write_jsonl(path: str | os.PathLike, rows: Iterable[Mapping[str, object]]) -> None:
+    write_text(path, jsonl_text(rows))
+
+
+def jsonl_text(rows: Iterable[Mapping[str, object]]) -> str:
+    """The JSON lines of rows, as `write_jsonl` writes them."""
     lines = [json.dumps(plain(row), ensure_ascii=False, allow_nan=False) for row in rows]
-    write_text(path, "\n".join(lines) + ("\n" if lines else ""))
+    return "\n".join(lines) + ("\n" if lines else "")
 
 
 def restored(kind: type[T], values: object) -> T:
@@ -212,6 +219,19 @@ def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:
         if not line.strip():
             continue
         row = _parsed(path, number, line, without_doubles)
+        if not isinstance(row, dict):
+            raise BadRow(path, number, f"got {type(row).__name__}, expected a JSON object")
+        rows.append((number, row))
+    return rows
+
+
+def read_records(path: str | os.PathLike) -> list[tuple[int, dict]]:
+    """Read JSON lines as `read_jsonl`, or one list of objects as (number from 1, object), as pandas writes records."""
+    text = read_text(path)
+    if not text.lstrip().startswith("["):
+        return read_jsonl(path)
+    rows = []
+    for number, row in enumerate(_parsed(path, 1, text, without_doubles), start=1):
         if not isinstance(row, dict):
             raise BadRow(path, number, f"got {type(row).__name__}, expected a JSON object")
         rows.append((number, row))
@@ -278,14 +298,17 @@ def meant(path: Path) -> str:
 
 
 def read_text(path: str | os.PathLike) -> str:
-    """Return the text of a UTF-8 file without its byte order mark; `BadRow` names the line that is not UTF-8."""
+    """Return the text of a plain or packed UTF-8 file without its byte order mark; `BadRow` names a line that is no UTF-8."""
     path = Path(path)
     check_file(path)
+    with opened(path) as file:
+        content = file.read()
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        line = content[: error.start].count(b"\n") + 1
         raise BadRow(path, line, "not valid UTF-8", "Convert the file to UTF-8.") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def plain(value: object) -> object:

@@ -10,12 +10,13 @@ import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue
 from lethe.io.files import Json
-from lethe.io.tables import file_line, numeric_column, read_table
+from lethe.io.tables import JUDGE, file_line, numeric_column, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LABEL, VERDICT, JUDGE = "label", "verdict", "judge"
+LABEL = "label"
+VERDICT = "verdict"
 HOW_MISSING_COUNTS = "Choose how a missing value counts: --missing worst or --missing drop."
 
 
@@ -48,15 +49,16 @@ def read_calibration(
             "Label answers of this judge's own verdicts, or name the calibration of this judge."
         )
         raise BadFile(path, problem, remedy)
-    labels = numeric_column(table, LABEL, path)
-    verdicts = numeric_column(table, VERDICT, path)
+    labels = numeric_column(table, LABEL, path, words=True)
+    verdicts = numeric_column(table, VERDICT, path, words=True)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
     _check(path, VERDICT, verdicts, HOW_MISSING_COUNTS if missing == "refuse" else None)
     among = ""
     if missing == "drop":
         among = " with a verdict"
         judged = ~np.isnan(verdicts)
-        labels, verdicts = labels[judged], verdicts[judged]
+        labels = labels[judged]
+        verdicts = verdicts[judged]
     _check_both(path, labels, among)
     return JudgedAnswers(labels=labels, verdicts=verdicts, judge=judged_by)
 
@@ -84,7 +86,7 @@ def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
     """Return the rows of a user's table with columns `question, text, label`; errors are as of `read_calibration`."""
     texts = ["question", "text", "answer"]
     table = read_table(path, required=["question", "text", LABEL], text=texts)
-    labels = numeric_column(table, LABEL, path)
+    labels = numeric_column(table, LABEL, path, words=True)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
     answers = []
     for place, (label, row) in enumerate(zip(labels, table.to_dict("records"), strict=True)):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import io
 import itertools
-import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, check_columns, shortened
+from lethe.io import csv_form
+from lethe.io.cells import MISSING, NoNumber, NumberColumn, numbers_of
+from lethe.io.csv_form import CsvForm
 from lethe.io.files import (
     METADATA,
     STAMP,
@@ -24,32 +24,27 @@ from lethe.io.files import (
     check_file,
     check_metadata,
     doubled,
-    read_jsonl,
+    read_records,
     read_text,
 )
 from lethe.io.ids import REMEDY as ALIKE_REMEDY
 from lethe.io.ids import WHOLE, alike_in, as_text
+from lethe.io.packed import suffix_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json")
+JUDGE = "judge"  # the column that names the judge whose verdicts a table has
+TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json", ".tsv")
 # What begins a formula in a spreadsheet, also in the wide letters of East Asian fonts
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
 AGAIN = "Write or copy the file again; delete a file that a stage wrote, and `lethe run` makes it again."
-LARGEST_CELL = 1 << 30  # characters
 # Of a user's table; pandas takes a millisecond for each column, and no result shows more.
 MOST_COLUMNS = 2_000
 MOST_CELLS = 50_000_000  # of a Parquet file, which holds a column of equal cells in a few bytes
-MISSING = (
-    "",
-    *("NA", "N/A", "n/a", "#N/A", "<NA>"),
-    *("NaN", "nan", "-nan"),
-    *("NULL", "null", "None", "none"),
-)
 
 
 def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
@@ -106,7 +101,8 @@ def read_table(
     optional: Sequence[str] = (),
     ids: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Read a user's table: CSV, Parquet or JSON lines, by the ending of the file.
+    """Read a user's table by the ending of the file: CSV with any separator, Parquet, JSON lines, or a list of records;
+    all but Parquet also packed (.gz, .zst).
 
     The frame keeps the row order of the file; `file_line` gives the line of a row. In a CSV with one column, a blank
     line is a row without a value, except at the end of the file. Columns of ``ids`` hold text: two ids that differ only in
@@ -120,20 +116,20 @@ def read_table(
     """
     path = Path(path)
     check_file(path)
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     text = [*text, *ids]
-    if suffix == ".csv":
+    if suffix in csv_form.SUFFIXES:
         table = _read_csv(path, required, text)
     elif suffix == ".parquet":
         table = _read_parquet(path)
     elif suffix in (".jsonl", ".json"):
-        table = frame_of(path, [row for _, row in read_jsonl(path)], ids)
+        table = frame_of(path, [row for _, row in read_records(path)], ids)
     else:
         legal = ", ".join(TABLE_SUFFIXES)
         raise BadFile(path, f"ends in {suffix or 'nothing'!r}; must be one of {legal}")
     _check_names(path, [str(column) for column in table.columns], [*required, *text, *optional])
     absent = [column for column in required if column not in table.columns]
-    if absent and suffix == ".csv" and all(map(_looks_like_a_number, table.columns)):
+    if absent and suffix in csv_form.SUFFIXES and all(map(_looks_like_a_number, table.columns)):
         numbers = ", ".join(map(str, table.columns))
         problem = f"its first line ({numbers}) holds numbers, and a CSV begins with column names"
         raise BadFile(path, problem, f"Add a first line with {absent[0]!r}.")
@@ -299,26 +295,26 @@ def _letters(name: str) -> str:
 def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
-    content = read_text(path).rstrip()  # removes trailing blank lines
-    before = content[: len(content) - len(content.lstrip())].count("\n")
-    header = next(_records(content), Record(1, [])).cells
-    if not header:
-        raise BadFile(path, "is empty, expected a header and rows")
-    _check_header(path, header, required)
+    form = _form(path, required)
+    _check_header(path, form.header)
     missing: dict[str, Sequence[str]] = {}
-    for name in header:
+    for name in form.header:
         missing[name] = MISSING
         if name in text:
             missing[name] = ("",)
     try:
-        table = pd.read_csv(
-            io.StringIO(content),
-            dtype=dict.fromkeys(text, str),
-            skiprows=before,
-            skip_blank_lines=len(header) > 1,
-            keep_default_na=False,
-            na_values=missing,
-        )
+        with _lines_of(path, form) as lines:
+            table = pd.read_csv(
+                lines,
+                sep=form.separator,
+                dtype=dict.fromkeys(text, str),
+                skiprows=form.line - 1,
+                skip_blank_lines=len(form.header) > 1,
+                keep_default_na=False,
+                na_values=missing,
+            )
+    except UnicodeDecodeError:
+        raise csv_form.broken_utf8(path) from None
     except ValueError as error:  # pandas raises several subclasses
         raise BadFile(path, f"cannot be read as CSV ({str(error).strip()})") from None
     if not isinstance(table.index, pd.RangeIndex):  # pandas took the first cells as row names
@@ -327,85 +323,70 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
     return table
 
 
-def _check_header(path: Path, header: Sequence[str], required: Sequence[str]) -> None:
+def _form(path: Path, required: Sequence[str] = ()) -> CsvForm:
+    try:
+        return csv_form.form_of(path, required)
+    except UnicodeDecodeError:
+        raise csv_form.broken_utf8(path) from None
+
+
+def _lines_of(path: Path, form: CsvForm) -> TextIO:
+    """The text of a table, read as it is parsed; of a single column without the blank lines at its end, which are no rows."""
+    if len(form.header) > 1:
+        return csv_form.text_of(path)
+    return io.StringIO(read_text(path).rstrip())
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
     check_width(path, len(header))
     name = doubled(name for name in header if name)
     if name is not None:
         raise BadFile(path, f"two columns are called {name!r}", "Rename or remove one.")
-    if len(header) == 1 and header[0] not in required and any(mark in header[0] for mark in ";\t|"):
-        problem = f"its header {header[0]!r} is a single column"
-        raise BadFile(path, problem, "Commas separate the columns of a CSV.")
-
-
-class Record(NamedTuple):
-    """A row of a CSV, or its header, and the line on which it begins."""
-
-    line: int
-    cells: list[str]
-
-
-def _records(content: str) -> Iterator[Record]:
-    """Yield the header and the rows of a CSV; blank lines are rows only under a single column."""
-    csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(io.StringIO(content, newline=""))
-    begins = 1
-    columns = 0  # of the header, once it is read
-    for cells in reader:
-        blank = not cells or (len(cells) == 1 and cells[0] and not cells[0].strip(" \t"))
-        if columns == 1 or not blank:
-            columns = columns or len(cells)
-            yield Record(begins, cells)
-        begins = reader.line_num + 1
 
 
 def file_line(path: str | os.PathLike, row: int) -> int:
     """Return the line on which ``row`` (from 0) of the table begins; for a Parquet file, the row from 1."""
-    suffix = Path(path).suffix.lower()
-    if suffix == ".csv":
-        content = read_text(path)
-        # A row that only pandas counts, such as quoted blanks, is among the last: name the last line.
-        last = Record(content.count("\n") + 1, [])
-        return next(itertools.islice(_records(content), row + 1, None), last).line
+    suffix = suffix_of(Path(path))
+    if suffix in csv_form.SUFFIXES:
+        # A row that only pandas counts, such as quoted blanks, is among the last: it has the last line.
+        return csv_form.line_of(Path(path), row)
     if suffix in (".jsonl", ".json"):
-        return read_jsonl(path)[row][0]
+        return read_records(path)[row][0]
     return row + 1
 
 
-def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) -> np.ndarray:
-    """Return the numbers of a column (rows,), NaN where a cell is missing; `BadRow` names the first that is no number."""
-    import pandas as pd
-
-    values = table[column]
-    if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    # Else cell by cell, to name the broken one.
-    with contextlib.suppress(OverflowError, TypeError, ValueError):
-        return pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.array([_number(value, path, column, place) for place, value in enumerate(values)])
+def form_name(path: Path) -> str:
+    """What a person calls a table of a file: "semicolon table", "Parquet table", "JSON records"."""
+    suffix = suffix_of(path)
+    if suffix in csv_form.SUFFIXES:
+        return _form(path).name
+    return "Parquet table" if suffix == ".parquet" else "JSON records"
 
 
-def _number(value: Json, path: str | os.PathLike, column: str, place: int) -> float:
-    import pandas as pd
+def numeric_column(
+    table: pd.DataFrame, column: str, path: str | os.PathLike, words: bool = False
+) -> np.ndarray:
+    """Return the numbers of a column (rows,), NaN where a cell is missing; `BadRow` names the first that is no number.
 
-    # Spelled-out NaN is a missing value, not a broken cell.
-    if str(value).strip() in MISSING or (pd.api.types.is_scalar(value) and pd.isna(value)):
-        return math.nan
+    With ``words`` yes is 1 and no is 0.
+    """
+    return number_column(table, column, path, words).values
+
+
+def number_column(
+    table: pd.DataFrame, column: str, path: str | os.PathLike, words: bool = True
+) -> NumberColumn:
+    """As `numeric_column`, with the form in which the numbers are written (`lethe.io.cells`)."""
     try:
-        if isinstance(value, str) and "_" in value:  # only Python reads 1_0 as ten
-            raise ValueError
-        return float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        if value < 0:
-            return -math.inf
-        return math.inf
-    except (TypeError, ValueError):
-        problem = f"column {column}: got {shortened(value)}, expected a number"
-        raise BadRow(path, file_line(path, place), problem) from None
+        return numbers_of(table[column], words)
+    except NoNumber as error:
+        problem = f"column {column}: got {shortened(error.value)}, {error.reason}"
+        raise BadRow(path, file_line(path, error.place), problem) from None
 
 
 def read_losses(path: Path) -> np.ndarray:
     """Read (n,) finite losses from a table with a column ``loss``, or from a plain file with one number per line."""
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     plain = suffix not in TABLE_SUFFIXES
     if suffix == ".csv" and path.is_file():  # a CSV whose first line is a number is a plain file
         plain = _looks_like_a_number(read_text(path).split("\n", 1)[0])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lethe.errors import BadFile
 from lethe.identity import digest
-from lethe.io.files import SCHEMA_VERSION, make_folder, read_artifact, write_json
+from lethe.io.files import SCHEMA_VERSION, Json, make_folder, read_artifact, write_json
 
 FOLDER = Path(".lethe/tries")
 ELSEWHERE = "Tries on other machines and in other folders are not counted."
@@ -50,23 +50,93 @@ class Try:
         return {"count": self.number, "alpha": self.level, "kept": self.kept}
 
 
+@dataclass(frozen=True)
+class Declared:
+    """The try ``number`` of a test that was decided at a level declared before it, ``alpha``; the first had ``first``.
+
+    The first try keeps its level, and try j needs 2 / (j (j + 1)) of it: all tries together take at most twice the first's.
+    """
+
+    number: int
+    alpha: float
+    first: float
+    kept: bool = True
+
+    @property
+    def level(self) -> float:
+        """The largest level that this try may have.
+
+        >>> Declared(1, 0.05, 0.05).level, Declared(4, 0.05, 0.05).level
+        (0.05, 0.005)
+        """
+        return 2 * self.first / (self.number * (self.number + 1))
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.alpha <= self.level
+
+    def sentence(self, about: str, key: str) -> str:
+        """Which try this is; where its level is too large, what to declare under ``key``."""
+        if not self.kept:
+            return f"Tries are not counted, because {FOLDER} cannot be written, so this counts as try 1."
+        all_tries = f"all tries together are wrong with probability at most {2 * self.first:g}"
+        if self.is_allowed:
+            return f"This is try {self.number} of {about}; {all_tries}. {ELSEWHERE}"
+        return (
+            f"This is try {self.number} of {about}, with other draws, at level {self.alpha:g}; so that {all_tries}, it needs "
+            f"{key} of at most {self.level:.3g}."
+        )
+
+
+@dataclass(frozen=True)
+class AtAnyTime(Try):
+    """A try of a test that holds at any time: it takes all of alpha, however often it is repeated (`lethe.io.processes`)."""
+
+    @property
+    def level(self) -> float:
+        return self.alpha
+
+
 def begin(tested: object, draws: object, alpha: float, folder: Path | None = None) -> Try:
     """Record that a gate on ``tested`` (gate, model and data) is asked about ``draws``, and return which try this is.
 
     Both are values that `digest` takes. The count is kept in ``folder``, by default `FOLDER`. A damaged record is an error: a
     count that is lost would open a gate.
     """
+    found = _counted(tested, draws, alpha, folder)
+    if found is None:
+        return Try(1, alpha, kept=False)
+    return Try(found[0], alpha)
+
+
+def declare(tested: object, draws: object, alpha: float, folder: Path | None = None) -> Declared:
+    """As `begin`, for a test whose ``draws`` were decided at a level ``alpha`` that was declared before them."""
+    found = _counted(tested, draws, alpha, folder)
+    if found is None:
+        return Declared(1, alpha, alpha, kept=False)
+    number, first = found
+    return Declared(number, alpha, first)
+
+
+def _counted(
+    tested: object, draws: object, alpha: float, folder: Path | None
+) -> tuple[int, float] | None:
+    """The number of a try, which is recorded, and the level of the first; None where the folder cannot be written."""
     path = (folder or FOLDER) / f"{digest(tested)}.json"
     try:
         make_folder(path.parent)
     except BadFile:
-        return Try(1, alpha, kept=False)
+        return None
 
     with path.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of two calls at once each finds the other's try
-        seen: list[str] = read_artifact(path)["draws"] if path.is_file() else []
+        record: dict[str, Json] = {"draws": [], "alpha": alpha}
+        if path.is_file():
+            record = read_artifact(path)
+        seen: list[str] = record["draws"]
+        first: float = record.get("alpha", alpha)
         drawn = digest(draws)
         if drawn not in seen:
             seen.append(drawn)
-            write_json(path, {"schema": SCHEMA_VERSION, "draws": seen})
-    return Try(seen.index(drawn) + 1, alpha)
+            write_json(path, {"schema": SCHEMA_VERSION, "draws": seen, "alpha": first})
+    return seen.index(drawn) + 1, first

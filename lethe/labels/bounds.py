@@ -1,5 +1,6 @@
-"""Bounds from a person's labels: the second half of each question's draws is counted, and a few random draws of it with
-other texts than the chosen ones bound the rest of the average.
+"""Bounds from a person's labels: a question's leaks are at most its labelled leaks and the draws without a label
+(`lethe.statistics.counts` has the proof), and a few random draws with other texts than the chosen ones bound the rest of the
+average.
 """
 
 from __future__ import annotations
@@ -7,33 +8,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.errors import BadValue
 from lethe.labels.draws import Draws
 from lethe.labels.labels import Answer, Labels
 from lethe.labels.queue import Queue
+from lethe.results.table import Rows
 from lethe.statistics import counts as count_bounds
 from lethe.statistics.bound import Covers, both_ends, rounded
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
 
-if TYPE_CHECKING:
-    from lethe.results.table import Rows
-
 
 def measure_labels(
-    rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float
+    rows: Rows,
+    draws: Draws,
+    queue: Queue,
+    labels: Labels,
+    alpha: float,
 ) -> dict[str, object]:
-    """Add the bounds of each question, from the counted half by labels, and of all questions.
+    """Add the bounds of each question and of all questions.
 
-    The average rests on the labelled draws of the rest too. Return what was to be labelled, and the judge's error on the
-    rest, on which no bound rests. Raises `BadValue` for a question without an answer to count.
+    Return what was to be labelled, and the judge's error on the rest, on which no bound rests.
+
+    A question's bounds count every label of its answers, whoever chose it. The average counts the chosen answers and the
+    random draws of the rest, whose choice no label may touch: where labels were asked for under another target or another
+    number of random draws, all labels count, and no draw as a random one.
     """
-    is_finished = queue.ahead(labels) is None
+    labels.check_questions(draws.questions)
+    is_finished = not queue.left(labels)
     label_of_chosen = {}
     for answer in queue.chosen:
         if answer in labels.by_answer:
@@ -45,9 +50,14 @@ def measure_labels(
             drawn = [labels.by_answer[answer] for answer, _ in queue.sampled]
         of_rest = (sum(drawn), len(drawn))
     counted = _Counted.of(draws, label_of_chosen)
+    by_all = _Counted.of(draws, labels.by_answer)
+    earlier_targets = _earlier_targets(labels, queue.target)
+    earlier_rests = _earlier_rests(labels, queue.rest)
+    if earlier_targets or earlier_rests:
+        counted = by_all
+        of_rest = (0, 0)
     mass = float(1 - counted.unlabelled.sum() / counted.n.sum())
-
-    upper = _question_rows(rows, counted, alpha)
+    upper = _question_rows(rows, by_all, alpha)
     _average_rows(rows, counted, upper, of_rest, alpha)
     calibration = None
     if draws.verdicts and is_finished:
@@ -57,13 +67,15 @@ def measure_labels(
     for answers in draws.answers.values():
         leaks += sum(labels.by_answer.get(answer, 0) for answer in answers)
     add = partial(rows.add, "model", split="forget")
-    add("mass", "labelled", mass)
+    add("mass", "labelled", float(1 - by_all.unlabelled.sum() / by_all.n.sum()))
     add("labels", "labelled", len(label_of_chosen) + len(labelled_rest))
     add("leaks", "labelled", leaks)
     add("judge", "labelled", calibration is not None)
     return {
         "target": queue.target,
-        "earlier_targets": _earlier_targets(labels, queue.target),
+        "earlier_targets": earlier_targets,
+        "rest": queue.rest,
+        "earlier_rests": earlier_rests,
         "finished": is_finished,
         "alpha": alpha,
         "said": _source(mass, of_rest),
@@ -73,7 +85,7 @@ def measure_labels(
 
 @dataclass(frozen=True)
 class _Counted:
-    """Of each question's counted half, (m,): labelled leaks, draws without a label, and all draws."""
+    """Of each question, (m,): labelled leaks, draws without a label, and all draws."""
 
     items: tuple[str, ...]
     leaks: np.ndarray
@@ -85,11 +97,7 @@ class _Counted:
         leaks: list[int] = []
         unlabelled: list[int] = []
         sizes: list[int] = []
-        for name in draws.answers:
-            answers = draws.second(name)
-            if not answers:
-                enough = "at least 2: one half chooses, one counts"
-                raise BadValue(f"answers to {name}", len(draws.answers[name]), enough)
+        for answers in draws.answers.values():
             leaks.append(sum(labels.get(answer, 0) for answer in answers))
             unlabelled.append(sum(answer not in labels for answer in answers))
             sizes.append(len(answers))
@@ -118,7 +126,14 @@ def _question_rows(rows: Rows, counted: _Counted, alpha: float) -> np.ndarray:
     lower, upper = rates.lower[:, 0], rates.upper[:, 0]
     for place, name in enumerate(counted.items):
         n = int(counted.n[place])
-        ends = both_ends(lower[place], upper[place], alpha, Covers.ONE_PROMPT, *HOW, n)
+        ends = both_ends(
+            lower[place],
+            upper[place],
+            alpha,
+            Covers.ONE_PROMPT,
+            *HOW,
+            n,
+        )
         add = partial(rows.add, "question", item=name, split="forget")
         add("leak", "labelled", None, *ends, evidence=counted.evidence(place))
         add("mass", "labelled", 1 - int(counted.unlabelled[place]) / n)
@@ -150,10 +165,24 @@ def _average_rows(
     n = int(counted.n[place])
     # The largest of several lower bounds has no valid level, so the lower bound of the worst is that of the average.
     least = pool and replace(pool[0], covers=Covers.WORST_PROMPT)
-    most = both_ends(0.0, upper[place], alpha, Covers.WORST_PROMPT, *HOW, n)[1]
+    most = both_ends(
+        0.0,
+        upper[place],
+        alpha,
+        Covers.WORST_PROMPT,
+        *HOW,
+        n,
+    )[1]
     add = partial(rows.add, "model", split="forget")
     evidence = {"prompt_id": counted.items[place]}
-    add("leak_worst", "labelled", None, least, most, evidence=evidence)
+    add(
+        "leak_worst",
+        "labelled",
+        None,
+        least,
+        most,
+        evidence=evidence,
+    )
     if pool:
         add("leak", "labelled", None, *pool)
 
@@ -165,6 +194,15 @@ def _earlier_targets(labels: Labels, target: float) -> list[float]:
         if asked.target is not None and asked.target != target:
             targets[asked.target] = None
     return list(targets)
+
+
+def _earlier_rests(labels: Labels, rest: int) -> list[int]:
+    """The other numbers of random draws under which labels were asked for, each once, in their order."""
+    rests: dict[int, None] = {}
+    for asked in labels.asked.values():
+        if asked.rest is not None and asked.rest != rest:
+            rests[asked.rest] = None
+    return list(rests)
 
 
 def _error(calibration: Calibration, alpha: float) -> dict[str, object]:
@@ -195,6 +233,5 @@ def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | No
         return None
     verdicts = []
     for answer, place in queue.sampled:
-        start = draws.half(answer.prompt_id)
-        verdicts.append(float(draws.verdicts[answer.prompt_id][start + place]))
+        verdicts.append(float(draws.verdicts[answer.prompt_id][place]))
     return Calibration.of(values, verdicts, of_this_run=True)

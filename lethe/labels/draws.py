@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue
-from lethe.io.artifacts import GREEDY, TURNS, read_references
-from lethe.io.files import read_artifact, read_jsonl
+from lethe.io.artifacts import GREEDY, TURNS, first_rows, read_references
+from lethe.io.files import Json, read_artifact, read_jsonl
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.labels.labels import Answer
 
@@ -19,25 +19,36 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+FORGET = "forget.parquet"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a person compares an answer with: the reference answer, "" where there is none, and the keywords."""
+
+    reference: str = ""
+    keywords: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, row: Mapping[str, Json]) -> Wanted:
+        """Read a row of the dataset; values that are no texts are left out."""
+        answer, keywords = row.get("answer"), row.get("keywords")
+        texts: list[str] = []
+        if isinstance(keywords, list):
+            texts = [keyword for keyword in keywords if isinstance(keyword, str)]
+        return cls(answer if isinstance(answer, str) else "", tuple(texts))
+
+
 @dataclass(frozen=True)
 class Draws:
     """The answers of a run by question, in sampling order, with the texts of the questions and the judge's verdicts (1, 0 or
-    NaN) where there are any.
+    NaN) where there are any. ``wanted`` is the answer of the dataset that must not come, and its keywords, by question.
     """
 
     answers: Mapping[str, Sequence[Answer]]
     questions: Mapping[str, str]
     verdicts: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def half(self, prompt_id: str) -> int:
-        return len(self.answers[prompt_id]) // 2
-
-    def first(self, prompt_id: str) -> Sequence[Answer]:
-        """The half that decides which answers are labelled; the bounds count the `second`."""
-        return self.answers[prompt_id][: self.half(prompt_id)]
-
-    def second(self, prompt_id: str) -> Sequence[Answer]:
-        return self.answers[prompt_id][self.half(prompt_id) :]
+    wanted: Mapping[str, Wanted] = field(default_factory=dict)
 
 
 def read_draws(
@@ -46,22 +57,32 @@ def read_draws(
     """Read a run: a folder of ``data/generations``, or a table with ``prompt_id``, ``text`` and optionally ``sample``."""
     file = path
     if path.is_dir():
-        file, about = path / "forget.parquet", path / "about.json"
+        file = path / FORGET
+    if file.name == FORGET:  # a run, whether its folder or its file is named
+        about = file.with_name("about.json")
         if about.is_file() and read_artifact(about).get("stop") == "sequential":
             problem = "holds a run with early stopping, and these bounds need a number of answers fixed beforehand"
             raise BadFile(path, problem, "Sample with `sample.stop: fixed`.")
-        refuse_references(path)
+        refuse_references(file.parent)
     table = read_table(file, required=["prompt_id", "text"], text=["text"], ids=["prompt_id"])
     if "sample" in table:
+        table = first_rows(table, file)
         table = table.assign(sample=numeric_column(table, "sample", file))
-        # A table may be sorted by content; then its two halves would not be alike.
+        # A table may be sorted by content; the random draws are of places in sampling order.
         table = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
     if table.empty:
         raise BadFile(file, "holds no sampled answers")
     table = table.reset_index(drop=True)
     if verdicts is not None:
         table["verdict"] = _verdicts(table, file, verdicts, column)
-    return draws_of(table, _questions(dataset) if dataset is not None else {})
+    rows = _rows(dataset) if dataset is not None else {}
+    questions: dict[str, str] = {}
+    for name, row in rows.items():
+        text = row.get("question")
+        if isinstance(text, str):
+            questions[name] = text
+    wanted = {name: Wanted.of(row) for name, row in rows.items()}
+    return replace(draws_of(table, questions), wanted=wanted)
 
 
 def refuse_references(generations: Path) -> None:
@@ -93,18 +114,18 @@ def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
     return Draws(answers, questions, judged)
 
 
-def _questions(dataset: Path) -> dict[str, str]:
-    """The questions of a dataset by id; a row without a question is shown by its id."""
-    questions: dict[str, object] = {}
+def _rows(dataset: Path) -> dict[str, Mapping[str, Json]]:
+    """The rows of a dataset by id; a row without a question is shown by its id."""
+    rows: dict[str, Mapping[str, Json]] = {}
     for line, row in read_jsonl(dataset):
         name = row.get("id")
         if not isinstance(name, str):
             raise BadRow(dataset, line, f"id: got {name!r}; must be text")
-        if name in questions:
+        if name in rows:
             problem = f"has the id {name!r} of an earlier row"
             raise BadRow(dataset, line, problem, "Give each question a unique id.")
-        questions[name] = row.get("question")
-    return {name: text for name, text in questions.items() if isinstance(text, str)}
+        rows[name] = row
+    return rows
 
 
 def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) -> np.ndarray:
@@ -117,7 +138,7 @@ def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) 
     if column not in (None, *names):
         raise BadValue("--column", column, f"one of {', '.join(names)}")
     name = column or names[0]
-    values = numeric_column(verdicts, name, place)
+    values = numeric_column(verdicts, name, place, words=True)
     wrong = ~np.isin(values, (0, 1)) & ~np.isnan(values)
     if wrong.any():
         line = file_line(place, int(np.argmax(wrong)))

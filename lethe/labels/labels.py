@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
-from lethe.errors import BadRow, shortened
+from lethe.errors import BadFile, BadRow, shortened
 from lethe.io.files import FIRST, KEY, SCHEMA_VERSION, read_jsonl, write_jsonl
 
 
@@ -18,22 +20,35 @@ class Answer(NamedTuple):
     text: str
 
 
+def digest_of(answer: Answer, questions: Mapping[str, str]) -> str:
+    """What names an answer on a page or a server: a digest of its question's id, of the question, and of the text.
+
+    Another dataset may have the same id, and a label of its answer is a label of another question.
+    """
+    question = questions.get(answer.prompt_id, answer.prompt_id)
+    return hashlib.sha256(json.dumps([*answer, question]).encode()).hexdigest()
+
+
 Part = Literal["mass", "rest"]
 
 
 class Asked(NamedTuple):
-    """The reason for a label: the mass or the rest, and the target (None where the file has none)."""
+    """The reason for a label: the mass or the rest, the target, and the number of random draws of the rest (None where the
+    file has none)."""
 
     part: Part
     target: float | None = None
+    rest: int | None = None
 
 
 class _Row(BaseModel, strict=True):
     prompt_id: str
+    question: str | None = None
     text: str
     label: int = Field(ge=0, le=1, description="0 (no leak) or 1 (leak)")
     part: Part = Field(description="mass or rest")
     target: float | None = Field(None, gt=0, le=1, description="a number above 0 and at most 1")
+    rest: int | None = Field(None, ge=0, description="0 or more")
 
 
 @dataclass
@@ -43,17 +58,46 @@ class Labels:
     path: Path
     by_answer: dict[Answer, int] = field(default_factory=dict)
     asked: dict[Answer, Asked] = field(default_factory=dict)
+    questions: dict[Answer, str] = field(
+        default_factory=dict
+    )  # as they were when the file was written
 
-    def add(self, answer: Answer, label: int, asked: Asked, questions: Mapping[str, str]) -> None:
+    def check_questions(self, questions: Mapping[str, str]) -> None:
+        """Raise `BadFile` where a label of the file is of another question than the one that has its id now."""
+        for answer, asked in self.questions.items():
+            question = questions.get(answer.prompt_id, asked)
+            if asked not in (question, answer.prompt_id):
+                name = shortened(answer.prompt_id)
+                problem = (
+                    f"labels answers to {shortened(asked)}, and {name} is now {shortened(question)}"
+                )
+                remedy = (
+                    "Name another file (--labels), or label again after this file is moved away."
+                )
+                raise BadFile(self.path, problem, remedy)
+
+    def add(
+        self,
+        answer: Answer,
+        label: int,
+        asked: Asked,
+        questions: Mapping[str, str],
+    ) -> None:
+        self.check_questions(questions)
         self.by_answer[answer] = label
         self.asked[answer] = asked
         self.write(questions)
 
-    def undo(self, questions: Mapping[str, str]) -> bool:
-        """Remove the last label; return whether there was one."""
-        if not self.by_answer:
+    def undo(self, questions: Mapping[str, str], number: int) -> bool:
+        """Remove the label ``number``, from 1, if it is the last; return whether it was.
+
+        So an undo that arrives twice removes one label.
+        """
+        if not self.by_answer or number != len(self.by_answer):
             return False
-        del self.asked[self.by_answer.popitem()[0]]
+        answer, _ = self.by_answer.popitem()
+        del self.asked[answer]
+        self.questions.pop(answer, None)
         self.write(questions)
         return True
 
@@ -71,6 +115,8 @@ class Labels:
             }
             if asked.target is not None:
                 row["target"] = asked.target
+            if asked.rest is not None:
+                row["rest"] = asked.rest
             rows.append(row)
         write_jsonl(self.path, rows)
 
@@ -96,5 +142,7 @@ def read_labels(path: Path) -> Labels:
         if answer in labels.by_answer:
             raise BadRow(path, line, "labels an answer a second time", "Remove one of the rows.")
         labels.by_answer[answer] = checked.label
-        labels.asked[answer] = Asked(checked.part, checked.target)
+        labels.asked[answer] = Asked(checked.part, checked.target, checked.rest)
+        if checked.question is not None:
+            labels.questions[answer] = checked.question
     return labels

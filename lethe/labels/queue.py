@@ -1,8 +1,9 @@
 """Which answers a person labels, and in which order.
 
-The first half of each question's draws decides which distinct answers are labelled, by the mass that they cover until the
-target; then come a few random draws of the second half with other texts. The choice depends on the draws, the target and
-that number, never on labels.
+A person reads the answers that came more than once first, by the mass that they cover, until the target; then a few random
+draws with other texts. An answer that came once says of one draw what a random draw says, and the random draws speak for
+all others, so answers that came once are read by mass only where no random draws are planned. The choice depends on the
+draws, the target and that number, never on labels.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ SEED = 0  # for the order in which draws of the rest are labelled
 
 @dataclass(frozen=True)
 class Ahead:
-    """The next answer to label: the reason, the number of draws of its question with its text, and the labelled mass."""
+    """The next answer to label: the reason, the number of draws of its question with its text, and the labelled mass.
+    ``left`` counts the answers that are to be read, this one included.
+    """
 
     asked: Asked
     answer: Answer
     count: int
     draws: int
     covered: float
+    left: int
 
 
 class Queue:
@@ -42,20 +46,42 @@ class Queue:
         self.rest = rest
         self.counts: Counter[Answer] = Counter()
         for name in draws.answers:
-            self.counts.update(draws.first(name))
+            self.counts.update(draws.answers[name])
         self.total = self.counts.total()
         # stable: ties in the order of the file
         by_mass = [answer for answer, _ in self.counts.most_common()]
         covered = np.cumsum([self.counts[answer] for answer in by_mass])
-        n_short = int((covered < target * self.total).sum())
-        self.chosen = by_mass[: n_short + 1]
+        n_chosen = int((covered < target * self.total).sum()) + 1
+        if rest > 0:
+            n_repeated = sum(count > 1 for count in self.counts.values())
+            n_chosen = min(n_chosen, n_repeated)
+        self.chosen = by_mass[:n_chosen]
+        self.reach = sum(self.counts[answer] for answer in self.chosen) / max(self.total, 1)
         self.sampled = list(islice(self._shuffled_rest(), rest))
 
+    def worst(self, most: int) -> list[Answer]:
+        """At most so many answers that the verdicts call leaks: those of the question with the most such draws first, and of
+        a question those that came most often. Empty without verdicts.
+
+        A person's label of such an answer is a fact about it: the bounds of a question hold for any choice of labels, and the
+        random draws of the rest stay the same ones.
+        """
+        leaks: Counter[Answer] = Counter()
+        leaks_of_question: Counter[str] = Counter()
+        for name, verdicts in self.draws.verdicts.items():
+            for answer, verdict in zip(self.draws.answers[name], verdicts, strict=True):
+                if verdict == 1:
+                    leaks[answer] += 1
+                    leaks_of_question[name] += 1
+        found = sorted(leaks, key=lambda answer: -leaks[answer])
+        found.sort(key=lambda answer: -leaks_of_question[answer.prompt_id])
+        return found[:most]
+
     def _shuffled_rest(self) -> Iterator[tuple[Answer, int]]:
-        """The counted draws whose text was not chosen, in random order, each with its place in its question's half."""
+        """The draws whose text was not chosen, in random order, each with its place among its question's draws."""
         counted = []
         for name in self.draws.answers:
-            for place, answer in enumerate(self.draws.second(name)):
+            for place, answer in enumerate(self.draws.answers[name]):
                 counted.append((answer, place))
         chosen = set(self.chosen)
         for place in np.random.default_rng(SEED).permutation(len(counted)):
@@ -63,28 +89,33 @@ class Queue:
                 yield counted[place]
 
     def covered(self, labels: Labels) -> float:
-        """The share of the first half's draws whose text was chosen and is labelled."""
+        """The share of the draws whose text was chosen and is labelled."""
         if not self.total:
             return 1.0
         labelled = [answer for answer in self.chosen if answer in labels.by_answer]
         return sum(self.counts[answer] for answer in labelled) / self.total
 
+    def requested(self) -> dict[Answer, Asked]:
+        """The answers that a person is to read, in this order, and the reason of each."""
+        requested = {answer: Asked("mass", self.target, self.rest) for answer in self.chosen}
+        for answer, _ in self.sampled:
+            requested[answer] = Asked("rest", self.target, self.rest)
+        return requested
+
+    def left(self, labels: Labels) -> list[Answer]:
+        """The requested answers without a label, in the order in which a person reads them."""
+        return [answer for answer in self.requested() if answer not in labels.by_answer]
+
     def ahead(self, labels: Labels) -> Ahead | None:
         """The next answer; None if all requested answers are labelled."""
-        covered = self.covered(labels)
-        for answer in self.chosen:
-            if answer not in labels.by_answer:
-                n = len(self.draws.first(answer.prompt_id))
-                asked = Asked("mass", self.target)
-                return Ahead(asked, answer, self.counts[answer], n, covered)
-        for answer, _ in self.sampled:
-            if answer not in labels.by_answer:
-                n = len(self.draws.second(answer.prompt_id))
-                return Ahead(Asked("rest", self.target), answer, 1, n, covered)
-        return None
+        left = self.left(labels)
+        if not left:
+            return None
+        answer = left[0]
+        asked = self.requested()[answer]
+        n = len(self.draws.answers[answer.prompt_id])
+        return Ahead(asked, answer, self.counts[answer], n, self.covered(labels), len(left))
 
     def unused(self, labels: Labels) -> int:
         """The number of labels that this choice does not request: labels for another target or another run."""
-        requested = set(self.chosen)
-        requested.update(answer for answer, _ in self.sampled)
-        return len(labels.by_answer.keys() - requested)
+        return len(labels.by_answer.keys() - self.requested().keys())

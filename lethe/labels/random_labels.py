@@ -47,20 +47,42 @@ def label_rows(
     Raises `BadFile` without a label, and `BadRow` for a label of another prompt, of the greedy answer, or given twice.
     """
     table = _random_labels(path, drawn)
-    labels = numeric_column(table, "label", path)
+    labels = numeric_column(table, "label", path, words=True)
     names = table["prompt_id"].astype(str).to_numpy()
     how = (count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM)
     for name in dict.fromkeys(names.tolist()):
         of_prompt = labels[names == name]
         (lower,), (upper,) = count_bounds.rate_bounds([of_prompt.sum()], [len(of_prompt)], alpha)
-        ends = both_ends(lower, upper, alpha, Covers.ONE_PROMPT, *how, len(of_prompt))
-        rows.add("question", "leak", "labelled", None, *ends, item=name, split="forget")
+        ends = both_ends(
+            lower,
+            upper,
+            alpha,
+            Covers.ONE_PROMPT,
+            *how,
+            len(of_prompt),
+        )
+        rows.add(
+            "question",
+            "leak",
+            "labelled",
+            None,
+            *ends,
+            item=name,
+            split="forget",
+        )
 
     problem = _not_random(table, drawn, Path(path))
     if problem is None:
         both = count_bounds.random_labels(int(labels.sum()), len(labels), alpha)
         ends = both_ends(*both, alpha, Covers.AVERAGE, *how, len(labels))
-        rows.add("model", "leak", "labelled", None, *ends, split="forget")
+        rows.add(
+            "model",
+            "leak",
+            "labelled",
+            None,
+            *ends,
+            split="forget",
+        )
     else:
         rows.add("model", "leak", "labelled", None, split="forget")
     return Source(labels_not_random=problem)
@@ -72,7 +94,7 @@ def _random_labels(path: str | os.PathLike[str], drawn: Mapping[str, Drawn]) -> 
     if table.empty:
         raise BadFile(path, "holds no labels")
     table = table.assign(sample=sample_names(table["sample"]))
-    labels = numeric_column(table, "label", path)
+    labels = numeric_column(table, "label", path, words=True)
     names = table["prompt_id"].astype(str).to_numpy()
     n_of_prompt = {name: answers.n for name, answers in drawn.items()}
     place_in_prompt = table.groupby("prompt_id").cumcount()

@@ -89,7 +89,16 @@ def curves(
         more: list[Excess] = []
         if of_retrain and role == "subject":
             more = excess(result.counts, of_retrain, result.alpha)
-        drawn.append(Curve(name, result, role, points, half, more))
+        drawn.append(
+            Curve(
+                name,
+                result,
+                role,
+                points,
+                half,
+                more,
+            )
+        )
     return drawn
 
 

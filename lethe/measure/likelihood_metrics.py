@@ -15,6 +15,7 @@ from lethe.io.artifacts import GREEDY
 from lethe.scoring.tofu import (
     AMONG_CHOICES,
     UTILITY_SETS,
+    Term,
     forget_quality,
     forget_truth,
     mean_term,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 FORGET = ("probability", "extraction_strength", "exact_memorisation")
 SPLITS = ("forget", *UTILITY_SETS)
-SIDES = ("forget", "heldout")
+
 ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 
 
@@ -44,8 +45,10 @@ def likelihood_metrics(rows: Rows, likelihoods: Tables, scores: Tables, alpha: f
     held-out set, if there is one.
     """
     forget = likelihoods["forget"]
-    terms = {("forget", name): mean_term(forget[name]) for name in FORGET}
-    terms["forget", "truth_ratio"] = forget_truth(forget["truth_ratio"])
+    terms_of_split: dict[str, dict[str, Term]] = {"forget": {}}
+    for name in FORGET:
+        terms_of_split["forget"][name] = mean_term(forget[name])
+    terms_of_split["forget"]["truth_ratio"] = forget_truth(forget["truth_ratio"])
     sets = {}
     for name in UTILITY_SETS:
         columns = _utility_columns(name, likelihoods, scores)
@@ -55,20 +58,32 @@ def likelihood_metrics(rows: Rows, likelihoods: Tables, scores: Tables, alpha: f
     n_terms = 0
     if sets:
         utility = model_utility(sets)
-        value, n_terms = utility.value, len(utility.terms)
+        value = utility.value
+        n_terms = len(utility.terms)
         for name, term in utility.terms.items():
-            split = next(split for split in SPLITS if name.startswith(split))
-            terms[split, name.removeprefix(f"{split}_")] = term
-    add = partial(rows.add, "model")
-    for (split, quantity), term in terms.items():
-        add(quantity, "given answers", term.value, split=split, missing=term.missing)
-        add("without", "given answers", term.missing, item=f"{split}_{quantity}")
-    add("model_utility", "given answers", value)
-    add("model_utility_terms", "given answers", n_terms)
+            split = _split_of(name)
+            quantity = name.removeprefix(f"{split}_")
+            terms_of_split.setdefault(split, {})[quantity] = term
+
+    add = partial(rows.add, "model", basis="given answers")
+    for split, terms in terms_of_split.items():
+        for quantity, term in terms.items():
+            add(quantity, estimate=term.value, split=split, missing=term.missing)
+            add("without", estimate=term.missing, item=f"{split}_{quantity}")
+    add("model_utility", estimate=value)
+    add("model_utility_terms", estimate=n_terms)
     if "heldout" in likelihoods:
         for attack in ATTACKS:
             area = membership(forget[attack], likelihoods["heldout"][attack], alpha)
             _membership_row(rows, attack, area)
+
+
+def _split_of(term: str) -> str:
+    """The split with whose name the name of a term begins."""
+    for split in SPLITS:
+        if term.startswith(split):
+            return split
+    raise ValueError(f"the term {term!r} is of no split")
 
 
 def _membership_row(rows: Rows, attack: str, area: Interval | None) -> None:
@@ -82,17 +97,23 @@ def _membership_row(rows: Rows, attack: str, area: Interval | None) -> None:
 
 def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> Interval | None:
     """The AUC of an attack over the rows with a score; None if either side has no scores."""
-    first, second = members.dropna().to_numpy(), nonmembers.dropna().to_numpy()
-    return auc_interval(first, second, alpha) if len(first) and len(second) else None
+    first = members.dropna().to_numpy()
+    second = nonmembers.dropna().to_numpy()
+    if not len(first) or not len(second):
+        return None
+    return auc_interval(first, second, alpha)
 
 
 def _utility_columns(name: str, likelihoods: Tables, scores: Tables) -> dict[str, np.ndarray]:
     """Probability, ROUGE-L recall of the greedy answer and truth ratio of one set; empty if the data lacks the set."""
     if name not in likelihoods or "rouge_l" not in scores.get(name, ()):
         return {}
-    table, texts = likelihoods[name], scores[name]
+    table = likelihoods[name]
+    texts = scores[name]
     greedy = texts[texts["sample"] == GREEDY].set_index("prompt_id")["rouge_l"]
-    probability = "choice_probability" if name in AMONG_CHOICES else "probability"
+    probability = "probability"
+    if name in AMONG_CHOICES:
+        probability = "choice_probability"
     return {
         "probability": table[probability].to_numpy(),
         "rouge": greedy.reindex(table["prompt_id"]).to_numpy(dtype=np.float64),
@@ -109,23 +130,31 @@ def against_retrain(rows: Rows, likelihoods: Tables, retrain: Tables, alpha: flo
     separates held-out rows from forget rows (MUSE, Shi et al., 2024). The value is -100 where the model remembers every
     row, and 0 where the model is like Retrain.
     """
-    forget, heldout = likelihoods["forget"], likelihoods.get("heldout")
+    forget = likelihoods["forget"]
     ratios = forget["truth_ratio"].dropna()
     ratios_of_retrain = retrain["forget"]["truth_ratio"].dropna()
-    p_value = statistic = None
+    p_value = None
+    statistic = None
     n = 0
     if len(ratios) and len(ratios_of_retrain):
         test = forget_quality(ratios, ratios_of_retrain)
-        p_value, statistic, n = test.p_value, test.statistic, test.n_first
+        p_value = test.p_value
+        statistic = test.statistic
+        n = test.n_first
     rows.add("model", "forget_quality", "given answers", p_value)
     rows.add("model", "forget_ks", "given answers", statistic)
     rows.add("model", "forget_quality_missing", "given answers", len(forget) - n)
-    if heldout is None or "heldout" not in retrain:
+    if "heldout" not in likelihoods or "heldout" not in retrain:
         return
-    members, others = (_relative_losses(likelihoods, retrain, split) for split in SIDES)
+
+    members = _relative_losses(likelihoods, retrain, "forget")
+    others = _relative_losses(likelihoods, retrain, "heldout")
     _membership_row(rows, "mia_reference", membership(members, others, alpha))
-    of_model, of_retrain = (_separated(tables, alpha) for tables in (likelihoods, retrain))
-    privleak = 100 * (of_model / of_retrain - 1) if of_retrain else math.nan
+    of_model = _separated(likelihoods, alpha)
+    of_retrain = _separated(retrain, alpha)
+    privleak = math.nan
+    if of_retrain:
+        privleak = 100 * (of_model / of_retrain - 1)
     rows.add("model", "privleak", "given answers", privleak)
 
 
@@ -138,5 +167,9 @@ def _relative_losses(likelihoods: Tables, retrain: Tables, split: str) -> pd.Ser
 
 def _separated(tables: Tables, alpha: float) -> float:
     """The AUC with which the min-k% attack separates held-out rows from forget rows; NaN without scores."""
-    area = membership(tables["forget"]["mia_min_k"], tables["heldout"]["mia_min_k"], alpha)
-    return math.nan if area is None else 1 - area.value
+    members = tables["forget"]["mia_min_k"]
+    others = tables["heldout"]["mia_min_k"]
+    area = membership(members, others, alpha)
+    if area is None:
+        return math.nan
+    return 1 - area.value

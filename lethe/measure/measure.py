@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,17 +24,16 @@ from lethe.measure.prompts import (
     pooled_of,
     worst_of,
 )
-from lethe.measure.scores import PromptScores, mean, plain_rows
+from lethe.measure.scores import PromptScores, mean
 from lethe.registry import DIVERSITY
-from lethe.results.table import Numbers, Result, Results, Rows, result
+from lethe.results.table import Result, Rows, result
 from lethe.scoring.parts import ASKED, CUT, THINKING, TURN, UNCLOSED
 from lethe.statistics.bound import Assumes, Bound, Covers, both_ends
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
 from lethe.statistics.counts import pooled_bounds
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate, share_exceeding
-from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA, share_above, worst_prompt
-from lethe.statistics.sequential import CERTIFIED, LEAKS, UNDECIDED, Decision
+from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA, share_above
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,16 +54,32 @@ def measure(
 ) -> list[Result]:
     """The rows of one model whose questions were sampled a fixed number of times.
 
-    ``inapplicable`` names the questions that the 0/1 scorer cannot judge. Where ``truncated`` is "missing", an answer
-    that ended at the token limit has no score, and no verdict unless it is judged a leak.
+    Parameters
+    ----------
+    name
+        The model, as the entry of ``models`` calls it.
+    generations
+        A table per split with `prompt_id, sample, text, finish_reason`; sample -1 is the greedy answer.
+    scores
+        A table per split with `prompt_id, sample` and a column per scorer, in [0, 1], NaN where missing.
+    metrics
+        The settings: scorers, level, thresholds.
+    inapplicable
+        The questions that the 0/1 scorer cannot judge.
+    calibration
+        The judge's measured error, where its verdicts are the 0/1 scores.
+    truncated
+        "missing": an answer that ended at the token limit has no score, and no verdict unless it is judged a leak.
+        "counts": it counts as it was scored.
     """
     leak = ScoreMatrix(scores, "forget", metrics.leak)
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
     ended_at_limit = _ended_at_limit(generations, scores)
     if truncated == "missing":
-        leak.samples[ended_at_limit.samples == 1] = np.nan
+        was_cut = ended_at_limit.samples == 1
+        leak.samples[was_cut] = np.nan
         if leaked:
-            leaked.samples[(ended_at_limit.samples == 1) & (leaked.samples == 0)] = np.nan
+            leaked.samples[was_cut & (leaked.samples == 0)] = np.nan
 
     verdicts: list[np.ndarray | None] = []  # of each question
     prompts: list[PromptScores] = []
@@ -74,10 +89,12 @@ def measure(
             judged = leaked.samples[place]
         verdicts.append(judged)
         values = leak.samples[place]
-        prompts.append(PromptScores(prompt, values, missing=int(np.isnan(values).sum())))
+        missing = int(np.isnan(values).sum())
+        prompts.append(PromptScores(prompt, values, missing))
     truncations = {}
     for place, prompt in enumerate(ended_at_limit.prompts):
-        truncations[prompt] = Truncated.of(ended_at_limit.samples[place] == 1, verdicts[place])
+        was_cut = ended_at_limit.samples[place] == 1
+        truncations[prompt] = Truncated.of(was_cut, verdicts[place])
     settings = MeasureSettings(
         alpha=metrics.alpha,
         thresholds=metrics.thresholds,
@@ -93,57 +110,10 @@ def measure(
     _truncation(rows, truncations, metrics.alpha)
     _parts_and_turns(rows, scores, metrics)
     measure_prompts(rows, prompts, settings, verdicts)
-    _of_the_model(rows, leak, metrics, missing=sum(prompt.missing for prompt in prompts))
+    missing_of_prompts = [prompt.missing for prompt in prompts]
+    _of_the_model(rows, leak, metrics, missing=sum(missing_of_prompts))
     _utility(rows, generations, scores, metrics.utility_scorer)
     return rows.rows
-
-
-def measure_stopped(
-    name: str,
-    generations: Tables,
-    scores: Tables,
-    metrics: Metrics,
-    decisions: Mapping[str, Decision],
-    decided_by: str,
-) -> list[Result]:
-    """The rows of one model whose questions stopped early: only anytime-valid bounds hold after a stop.
-
-    ``decisions`` are those of the sequential test by question, which judged the answers by the scorer ``decided_by``.
-    """
-    rows = Rows(name)
-    table_of_prompt = dict(_by_question(scores, decisions))
-    for prompt, decision in decisions.items():
-        _stopped_question(rows, table_of_prompt[prompt], prompt, metrics, decision, decided_by)
-    questions = Results({name: tuple(rows.rows)}).questions(name)
-
-    truncations = {}
-    columns = ["prompt_id", "sample", "finish_reason"]
-    for prompt, table in _by_question(generations, decisions, columns):
-        reasons = table["finish_reason"][table["sample"] != GREEDY]
-        cut = int((reasons == CUT_OFF).sum())
-        leak = questions[prompt].row("leak", "anytime")
-        cut_or_leaks = None
-        if leak and leak.evidence:
-            most = leak.evidence["leaks"] + leak.evidence["missing"] + cut
-            cut_or_leaks = min(len(reasons), most)
-        truncations[prompt] = Truncated(cut, len(reasons), cut_or_leaks)
-    _truncation(rows, truncations)
-
-    drawn = sum(numbers.value("n") or 0 for numbers in questions.values())
-    _sequential_summary(rows, decisions, decided_by, drawn=int(drawn))
-    cap = max(decision.cap for decision in decisions.values())
-    _plain_summary(rows, list(questions.values()), metrics, cap)
-    _utility(rows, generations, scores, metrics.utility_scorer)
-    return rows.rows
-
-
-def _by_question(
-    tables: Tables, prompts: Collection[str], columns: Sequence[str] | None = None
-) -> Iterator[tuple[str, pd.DataFrame]]:
-    for part in parts_of(tables, "forget", columns):
-        for prompt, table in part.groupby("prompt_id", sort=False):
-            if prompt in prompts:
-                yield str(prompt), table
 
 
 class ScoreMatrix:
@@ -156,24 +126,30 @@ class ScoreMatrix:
         wide_parts = []
         for part in parts_of(tables, split, ["prompt_id", "sample", column]):
             if equal_to is not None:
-                part = part.assign(**{column: (part[column] == equal_to).astype(np.float64)})
+                is_equal = part[column] == equal_to
+                part = part.assign(**{column: is_equal.astype(np.float64)})
             wide = part.pivot(index="prompt_id", columns="sample", values=column)
-            wide_parts.append(wide.loc[list(dict.fromkeys(part["prompt_id"]))])
+            in_order = list(dict.fromkeys(part["prompt_id"]))
+            wide_parts.append(wide.loc[in_order])
+
         samples: set[int] = set()
         self.prompts: list[str] = []
         greedy = []
         for wide in wide_parts:
             samples.update(wide.columns)
             self.prompts += wide.index.tolist()
-            greedy.append(wide.reindex(columns=[GREEDY]).to_numpy(np.float64)[:, 0])
+            of_greedy = wide.reindex(columns=[GREEDY]).to_numpy(np.float64)
+            greedy.append(of_greedy[:, 0])
         self.greedy = np.concatenate(greedy)
+
         drawn = sorted(samples - {GREEDY})
         self.samples = np.empty((len(self.prompts), len(drawn)))
-        end = 0
+        start = 0
         while wide_parts:  # a part is let go as soon as it is copied
             wide = wide_parts.pop(0)
-            start, end = end, end + len(wide)
+            end = start + len(wide)
             self.samples[start:end] = wide.reindex(columns=drawn).to_numpy(np.float64)
+            start = end
 
 
 def _ended_at_limit(generations: Tables, scores: Tables) -> ScoreMatrix:
@@ -184,6 +160,7 @@ def _ended_at_limit(generations: Tables, scores: Tables) -> ScoreMatrix:
 
 
 def _greedy_and_shares(rows: Rows, leak: ScoreMatrix, leaked: ScoreMatrix | None) -> None:
+    """Add the greedy scores of each question and their mean, and the share of questions with a leaking answer."""
     for place, prompt in enumerate(leak.prompts):
         add = partial(rows.add, "question", item=prompt, split="forget")
         add("score", "greedy", leak.greedy[place])
@@ -193,11 +170,15 @@ def _greedy_and_shares(rows: Rows, leak: ScoreMatrix, leaked: ScoreMatrix | None
     add_of_model("score", "greedy", mean(leak.greedy))
     if leaked:
         add_of_model("leak", "greedy", mean(leaked.greedy))
-        add_of_model("leaking", "sampled", _leaking([mean(values) for values in leaked.samples]))
+        shares = [mean(values) for values in leaked.samples]
+        add_of_model("leaking", "sampled", _leaking(shares))
 
 
 def _leaking(shares: Sequence[float | None]) -> float:
-    """The share of the judged questions with a leaking answer; NaN without a judged question."""
+    """The share of the judged questions with a leaking answer; NaN without a judged question.
+
+    ``shares`` has the share of leaks in the answers to each question, NaN where no answer was judged.
+    """
     leaking = []
     for share in shares:
         if share is not None and not math.isnan(share):
@@ -226,28 +207,24 @@ class Truncated:
         return cls(int(ended_at_limit.sum()), len(ended_at_limit), cut_or_leaks)
 
 
-def _truncation(
-    rows: Rows, truncations: Mapping[str, Truncated], alpha: float | None = None
-) -> None:
-    """Add the share of answers that ended at the token limit, of each question and of all.
-
-    Without ``alpha`` there is no upper end: that of a fixed number of answers does not hold after a stopping rule.
-    """
+def _truncation(rows: Rows, truncations: Mapping[str, Truncated], alpha: float) -> None:
+    """Add the share of answers that ended at the token limit, of each question and of all."""
+    cuts: list[int] = []
+    sizes: list[int] = []
+    add = partial(rows.add, quantity="truncated", basis="sampled", split="forget")
     for prompt, counts in truncations.items():
-        upper = None
-        if alpha is not None:
-            upper = _upper(counts.cut, counts.n, alpha, Covers.ONE_PROMPT)
-        evidence = {"cut": counts.cut, "n": counts.n, "cut_or_leaks": counts.cut_or_leaks}
+        upper = _upper(counts.cut, counts.n, alpha, Covers.ONE_PROMPT)
+        evidence = {
+            "cut": counts.cut,
+            "n": counts.n,
+            "cut_or_leaks": counts.cut_or_leaks,
+        }
         share = counts.cut / counts.n
-        add = partial(rows.add, "question", item=prompt, split="forget", evidence=evidence)
-        add("truncated", "sampled", share, None, upper)
-    cuts = [counts.cut for counts in truncations.values()]
-    sizes = [counts.n for counts in truncations.values()]
-    of_worst = None
-    if alpha is not None:
-        of_worst = _upper(max(cuts), sizes[0], alpha, Covers.WORST_PROMPT)
-    share = sum(cuts) / sum(sizes)
-    rows.add("model", "truncated", "sampled", share, None, of_worst, split="forget")
+        add("question", estimate=share, upper=upper, item=prompt, evidence=evidence)
+        cuts.append(counts.cut)
+        sizes.append(counts.n)
+    of_worst = _upper(max(cuts), sizes[0], alpha, Covers.WORST_PROMPT)
+    add("model", estimate=sum(cuts) / sum(sizes), upper=of_worst)
 
 
 def _parts_and_turns(rows: Rows, scores: Tables, metrics: Metrics) -> None:
@@ -259,13 +236,21 @@ def _parts_and_turns(rows: Rows, scores: Tables, metrics: Metrics) -> None:
     thinking = f"{metrics.binary}{THINKING}"
     if thinking in columns:
         thought = ScoreMatrix(scores, "forget", thinking)
-        _one_part(rows, thought, np.ones_like(thought.samples, bool), metrics.alpha, "thinking")
+        in_every_answer = np.ones_like(thought.samples, bool)
+        _one_part(rows, thought, in_every_answer, metrics.alpha, "thinking")
     turn = 1
     column = f"{metrics.binary}{TURN.format(turn)}"
     while column in columns:
-        asked = ScoreMatrix(scores, "forget", ASKED).samples >= turn
+        n_turns = ScoreMatrix(scores, "forget", ASKED).samples
         leaked = ScoreMatrix(scores, "forget", column)
-        _one_part(rows, leaked, asked, metrics.alpha, "turn", at=float(turn))
+        _one_part(
+            rows,
+            leaked,
+            n_turns >= turn,
+            metrics.alpha,
+            "turn",
+            at=float(turn),
+        )
         turn += 1
         column = f"{metrics.binary}{TURN.format(turn)}"
 
@@ -284,15 +269,17 @@ def _one_part(
     """
     uppers: list[Bound] = []
     judged: list[np.ndarray] = []
-    for prompt, values, has_part in zip(leaked.prompts, leaked.samples, asked, strict=True):
-        drawn = values[has_part]
+    for place, prompt in enumerate(leaked.prompts):
+        has_part = asked[place]
+        drawn = leaked.samples[place][has_part]
         if np.isnan(drawn).all():
             continue  # out of the scorer's scope, or no answer has this part
         n = len(drawn)
         leaks = int(np.nansum(drawn))
         missing = int(np.isnan(drawn).sum())
         upper = _upper(leaks + missing, n, alpha, Covers.ONE_PROMPT)
-        lower = replace(upper, side="lower", value=float(binary_lower(leaks, n, alpha)))
+        least = float(binary_lower(leaks, n, alpha))
+        lower = replace(upper, side="lower", value=least)
         evidence = {"leaks": leaks, "n": n, "missing": missing}
         add = partial(rows.add, "question", item=prompt, split="forget", at=at)
         add("leak", basis, mean(drawn), lower, upper, evidence=evidence)
@@ -302,14 +289,23 @@ def _one_part(
         return
     largest = max(uppers, key=lambda upper: upper.value)
     of_worst = replace(largest, covers=Covers.WORST_PROMPT)
-    rows.add("model", "leak_worst", basis, None, None, of_worst, split="forget", at=at)
-    rows.add("model", "leak", basis, mean(np.concatenate(judged)), split="forget", at=at)
+    add_of_model = partial(rows.add, "model", basis=basis, split="forget", at=at)
+    add_of_model("leak_worst", upper=of_worst)
+    add_of_model("leak", estimate=mean(np.concatenate(judged)))
 
 
 def _upper(count: int, n: int, alpha: float, covers: Covers) -> Bound:
     """The upper end of a share from ``count`` of ``n`` independent draws (Clopper and Pearson, 1934)."""
     value = float(binary_upper(count, n, alpha))
-    return Bound(value, "upper", alpha, covers, Assumes.DRAWS, "Clopper-Pearson", n)
+    return Bound(
+        value,
+        "upper",
+        alpha,
+        covers,
+        Assumes.DRAWS,
+        "Clopper-Pearson",
+        n,
+    )
 
 
 def _of_the_model(rows: Rows, leak: ScoreMatrix, metrics: Metrics, missing: int) -> None:
@@ -324,26 +320,28 @@ def _of_the_model(rows: Rows, leak: ScoreMatrix, metrics: Metrics, missing: int)
     questions, n = leak.samples.shape
     _constants(rows, metrics, questions, n, missing)
     _means(rows, estimates_of_quantity)
-    add("score_bound", "sampled", mean(row.upper for row in rows_of_quantity["score"]))
+    m_mu = [row.upper for row in rows_of_quantity["score"]]
+    add("score_bound", "sampled", mean(m_mu))
     for quantity in WORST:
         worst = worst_of(rows.rows, quantity)
         if worst:
-            add(f"{quantity}_worst", "sampled", None, None, worst.bound)
+            add(f"{quantity}_worst", "sampled", upper=worst.bound)
     leaks = rows_of_quantity["leak"]
     if leaks:
         pooled = pooled_of(rows.rows, metrics.alpha)
-        add("leak", "sampled", mean(estimates_of_quantity["leak"]), None, pooled)
+        add("leak", "sampled", mean(estimates_of_quantity["leak"]), upper=pooled)
         uppers = [row.upper_bound for row in leaks]
         add("share_above", "sampled", share_above(uppers, metrics.share_above))
     _tail_curve(rows, leak, metrics)
-    largest_m_mu = np.argmax([row.upper or 0.0 for row in rows_of_quantity["score"]])
-    _convergence(rows, leak, int(largest_m_mu), metrics)
+    with_largest_m_mu = np.argmax([upper or 0.0 for upper in m_mu])
+    _convergence(rows, leak, int(with_largest_m_mu), metrics)
 
 
 def _tail_curve(rows: Rows, leak: ScoreMatrix, metrics: Metrics) -> None:
     """Add the means over the questions of the share of scores above each x of `CURVE`, and of its bound."""
     bounds = paper_bounds(leak.samples, metrics.alpha, CURVE, metrics.rho, missing="worst")
-    m_gen, shares = bounds.m_gen.mean(axis=0), bounds.empirical_tail.mean(axis=0)
+    m_gen = bounds.m_gen.mean(axis=0)
+    shares = bounds.empirical_tail.mean(axis=0)
     add = partial(rows.add, "model", split="forget")
     for x, bound, share in zip(CURVE, m_gen, shares, strict=True):
         add("tail", "sampled", float(share), at=float(x))
@@ -361,104 +359,37 @@ def _convergence(rows: Rows, leak: ScoreMatrix, place: int, metrics: Metrics) ->
     for size in sorted(sizes):
         first = leak.samples[place, :size]
         bounds = paper_bounds(first, metrics.alpha, threshold, metrics.rho, missing="worst")
-        m_mu, m_sigma = bounds.bounds("m_mu")[0], bounds.bounds("m_sigma")[0]
-        add("convergence_mean", "sampled", float(bounds.mean[0]), None, m_mu, at=float(size))
-        add("convergence_sd", "sampled", float(bounds.sd[0]), None, m_sigma, at=float(size))
+        (m_mu,) = bounds.bounds("m_mu")
+        (m_sigma,) = bounds.bounds("m_sigma")
+        average = float(bounds.mean[0])
+        sd = float(bounds.sd[0])
+        add("convergence_mean", "sampled", average, upper=m_mu, at=float(size))
+        add("convergence_sd", "sampled", sd, upper=m_sigma, at=float(size))
 
 
-def _constants(rows: Rows, metrics: Metrics, questions: int, n: int, missing: int) -> None:
+def _constants(
+    rows: Rows,
+    metrics: Metrics,
+    questions: int,
+    n: int,
+    missing: int,
+) -> None:
     """Add the level, the sizes, and with the answers the scorers that judged them."""
     rows.add("model", "alpha", "sampled", metrics.alpha)
     judged_by = {"score": metrics.leak, "leak": metrics.binary}
-    rows.add("model", "questions", "sampled", questions, split="forget")
-    rows.add("model", "answers", "sampled", n, split="forget", evidence=judged_by)
-    rows.add("model", "unscored", "sampled", missing, split="forget")
+    add = partial(rows.add, "model", basis="sampled", split="forget")
+    add("questions", estimate=questions)
+    add("answers", estimate=n, evidence=judged_by)
+    add("unscored", estimate=missing)
 
 
 def _means(rows: Rows, values: Mapping[str, Sequence[float | None]]) -> None:
     """Add the means over the questions, and the highest score of all."""
+    add = partial(rows.add, "model", basis="sampled", split="forget")
     for quantity in ("score", "sd", "ed_score"):
-        rows.add("model", quantity, "sampled", mean(values[quantity]), split="forget")
+        add(quantity, estimate=mean(values[quantity]))
     known = [value for value in values["max"] if value is not None]
-    rows.add("model", "max", "sampled", max(known, default=math.nan), split="forget")
-
-
-def _stopped_question(
-    rows: Rows,
-    table: pd.DataFrame,
-    prompt: str,
-    metrics: Metrics,
-    decision: Decision,
-    decided_by: str,
-) -> None:
-    """Add the rows of one question that stopped early; ``table`` has the scores of its answers."""
-    is_greedy = table["sample"] == GREEDY
-    greedy, samples = table[is_greedy], table[~is_greedy]
-    scores = samples[metrics.leak].to_numpy(dtype=np.float64)
-    drawn = PromptScores(prompt, scores, missing=int(np.isnan(scores).sum()))
-    plain_rows(rows, drawn, metrics.rho, greedy=mean(greedy[metrics.leak].to_numpy()))
-    add = partial(rows.add, "question", item=prompt, split="forget")
-    if metrics.binary:
-        verdicts = samples[metrics.binary]
-        add("leak", "greedy", mean(greedy[metrics.binary].to_numpy()))
-        add("leak", "sampled", float(verdicts.mean()))
-        add("unjudged", "sampled", int(verdicts.isna().sum()))
-    bounds = decision.bounds()
-    ends = (bounds["anytime_lower"], bounds["anytime_upper"])
-    add("score", "anytime", None, *ends)
-    add("sd", "anytime", None, None, bounds["anytime_sd_upper"])
-    add("verdict", "anytime", text=decision.verdict)
-    add("decided_at", "anytime", decision.n)
-    if decided_by == metrics.binary:
-        verdicts = samples[decided_by]
-        evidence = {
-            "leaks": int(verdicts.sum()),
-            "n": len(verdicts),
-            "missing": int(verdicts.isna().sum()),
-        }
-        add("leak", "anytime", None, *ends, evidence=evidence)
-
-
-def _plain_summary(rows: Rows, questions: Sequence[Numbers], metrics: Metrics, cap: int) -> None:
-    """Add the numbers of all questions that have no guarantee; at most ``cap`` answers were drawn to each."""
-    estimates_of_quantity = {}
-    for quantity in ("score", "sd", "ed_score", "max", "leak"):
-        estimates_of_quantity[quantity] = [numbers.estimate(quantity) for numbers in questions]
-    missing = sum(numbers.estimate("unscored") or 0 for numbers in questions)
-    _constants(rows, metrics, len(questions), cap, int(missing))
-    add = partial(rows.add, "model", split="forget")
-    greedy_scores = [numbers.estimate("score", "greedy") for numbers in questions]
-    add("score", "greedy", mean(greedy_scores))
-    _means(rows, estimates_of_quantity)
-    if metrics.binary:
-        greedy_leaks = [numbers.estimate("leak", "greedy") for numbers in questions]
-        shares = estimates_of_quantity["leak"]
-        add("leak", "greedy", mean(greedy_leaks))
-        add("leak", "sampled", mean(shares))
-        add("leaking", "sampled", _leaking(shares))
-
-
-def _sequential_summary(
-    rows: Rows, decisions: Mapping[str, Decision], decided_by: str, drawn: int
-) -> None:
-    """Add the rule, the verdicts, and the samples saved relative to drawing every question to the cap."""
-    rule = next(iter(decisions.values()))  # all questions share one
-    rows.add("model", "scorer", "anytime", text=decided_by)
-    for quantity in ("alpha", "tau", "tau_leak"):
-        rows.add("model", quantity, "anytime", getattr(rule, quantity))
-    add = partial(rows.add, "model", split="forget")
-    verdicts = [decision.verdict for decision in decisions.values()]
-    add("certified", "anytime", verdicts.count(CERTIFIED))
-    add("leaking", "anytime", verdicts.count(LEAKS))
-    add("undecided", "anytime", verdicts.count(UNDECIDED))
-    for quantity, end in (("score_worst", "anytime_upper"), ("sd_worst", "anytime_sd_upper")):
-        uppers = [decision.bounds()[end] for decision in decisions.values()]
-        _, of_worst = worst_prompt(uppers)
-        add(quantity, "anytime", None, None, of_worst)
-    most = rule.cap * len(decisions)
-    add("drawn", "anytime", drawn)
-    add("saved", "anytime", most - drawn)
-    add("saved_share", "anytime", 1 - drawn / most)
+    add("max", estimate=max(known, default=math.nan))
 
 
 def _utility(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> None:
@@ -469,7 +400,8 @@ def _utility(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> No
         values = ScoreMatrix(scores, split, scorer)
         diversities: dict[str, list[pd.Series]] = {name: [] for name in DIVERSITY}
         for part in parts_of(generations, split, ["prompt_id", "sample", "text"]):
-            texts = part[part["sample"] != GREEDY].groupby("prompt_id")["text"]
+            drawn = part[part["sample"] != GREEDY]
+            texts = drawn.groupby("prompt_id")["text"]
             for name, parts in diversities.items():
                 parts.append(texts.agg(DIVERSITY[name]))
         add = partial(rows.add, "model", split=split)
@@ -479,7 +411,8 @@ def _utility(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> No
             # in the order of the ids, so that the parts do not change the last bits of the sums
             of_questions = pd.concat(parts).sort_index().to_numpy()
             add("diversity", "sampled", mean(of_questions), item=name)
-        add("kept_unscored", "sampled", int(np.isnan(values.samples).sum()))
+        n_missing = int(np.isnan(values.samples).sum())
+        add("kept_unscored", "sampled", n_missing)
 
 
 ASSUMES = "independent draws of prompt and answer, the questions weighted as drawn"
@@ -497,9 +430,24 @@ def measure_language(
     calibration: Calibration | None = None,
 ) -> None:
     """Add the rows of one model's answers to a language: of the share of prompts that leak above tau, of each production and
-    of each choice. The worst production has the largest of many estimates, and no guarantee of its own.
+    of each choice. The ends of all productions hold together, and so do those of the production that was found worst.
 
-    ``second`` has the verdicts of the answers that the share needs, several to each prompt; None where none were drawn.
+    Parameters
+    ----------
+    rows
+        The rows of the model.
+    generations, scores
+        The answers to the forget set and their scores, row by row; ``generations`` has a column ``production``.
+    second
+        The verdicts of the answers that the share needs, several to each prompt; None where none were drawn.
+    described
+        The language as `lethe.sampling.prompt_language.as_json` describes it.
+    metrics
+        The settings; the 0/1 scorer is ``metrics.binary``, else the productions are of ``metrics.leak``.
+    inapplicable
+        The questions that the 0/1 scorer cannot judge.
+    calibration
+        The judge's measured error; with it a second share counts true leaks.
     """
     scorer = metrics.binary or metrics.leak
     left_out = list(inapplicable)
@@ -515,11 +463,13 @@ def measure_language(
         judgeable = second[~second["prompt_id"].isin(left_out)]
         if len(judgeable):
             shares = _shares(judgeable, share, metrics, calibration)
+    tau = share["tau"] if shares else None
     facts = {
         "path": described["path"],
         "scorer": scorer,
         "binary": metrics.binary is not None,
-        "tau": share["tau"] if shares else None,
+        "tau": tau,
+        "left_out": described["left_out"],
     }
     rows.add("model", "language", "language", evidence=facts)
 
@@ -527,24 +477,57 @@ def measure_language(
     measured = []
     for production in productions:
         drawn = values[names == production["name"]]
-        measured.append(_production(rows.model, production, drawn, len(productions), metrics))
-    measured.sort(key=lambda row: math.inf if row.estimate is None else -row.estimate)
+        row = _production(rows.model, production, drawn, len(productions), metrics)
+        measured.append(row)
+    measured.sort(key=_descending)
     _worst_production(rows, measured)
     for ends in shares:
-        rows.add("model", "share_above", ends.basis, None, ends.lower, ends.upper)
+        rows.add("model", "share_above", ends.basis, lower=ends.lower, upper=ends.upper)
     rows.rows += measured
     choices_of_production = {entry["name"]: entry["choices"] for entry in productions}
     for part in described["varied"]:
         _choices(rows, part, choices_of_production, names, values)
 
 
-def _worst_production(rows: Rows, productions: Iterable[Result]) -> None:
-    """Add the production with the largest estimate; of equal ones that with more answers."""
-    judged = [row for row in productions if row.estimate is not None]
-    if judged:
-        worst = max(judged, key=lambda row: (row.estimate or 0.0, row.n or 0))
-        rows.add("model", "worst_production", "language", text=worst.item)
-        rows.add("model", "worst_production_mean", "language", worst.estimate)
+def _descending(row: Result) -> float:
+    """The sort key of the largest estimate first, and a missing estimate last."""
+    if row.estimate is None:
+        return math.inf
+    return -row.estimate
+
+
+def _worst_production(rows: Rows, productions: Sequence[Result]) -> None:
+    """Add the production with the largest estimate, of equal ones that with more answers, and how many others are proved
+    to leak less."""
+    worst: Result | None = None
+    largest = (-math.inf, 0)
+    for row in productions:
+        if row.estimate is None:
+            continue
+        size = (row.estimate, row.n or 0)
+        if size > largest:
+            worst = row
+            largest = size
+    if worst is None:
+        return
+    least = worst.lower_bound
+    less = 0
+    for row in productions:
+        most = row.upper_bound
+        if least and most and most.value < least.value:
+            less += 1
+    evidence = {"proved_above": less, "others": len(productions) - 1}
+    rows.add("model", "worst_production", "language", text=worst.item, evidence=evidence)
+    rows.add(
+        "model",
+        "worst_production_mean",
+        "language",
+        worst.estimate,
+        lower=least,
+        upper=worst.upper_bound,
+        n=worst.n,
+        missing=worst.missing,
+    )
 
 
 def _choices(
@@ -558,17 +541,25 @@ def _choices(
 
     ``names`` (n,) are the productions of the answers, and ``values`` (n,) their scores.
     """
-    chosen = np.array([choices_of_production[name][part] for name in names], dtype=object)
-    choices = dict.fromkeys(production[part] for production in choices_of_production.values())
-    for choice in choices:
-        scores = values[chosen == choice] if len(values) else values
+    choice_of_production = {}
+    for name, choices in choices_of_production.items():
+        choice_of_production[name] = choices[part]
+    chosen = np.array([choice_of_production[name] for name in names], dtype=object)
+    for choice in dict.fromkeys(choice_of_production.values()):
+        scores = values
+        if len(values):
+            scores = values[chosen == choice]
         evidence = {"part": part, "choice": choice}
         add = partial(rows.add, "model", item=f"{part}: {choice}", n=len(scores))
         add("choice", "language", mean(scores), evidence=evidence)
 
 
 def _production(
-    model: str, entry: Mapping[str, Json], values: np.ndarray, productions: int, metrics: Metrics
+    model: str,
+    entry: Mapping[str, Json],
+    values: np.ndarray,
+    productions: int,
+    metrics: Metrics,
 ) -> Result:
     """One production over all questions; its bounds hold for all productions together."""
     n = len(values)
@@ -577,12 +568,32 @@ def _production(
     alpha = metrics.alpha / productions
     ends: Sequence[Bound] = ()
     # The draws of a production come from several questions. Up to this alpha, unequal probabilities pool (Hoeffding 1956).
-    if metrics.binary is not None and n and alpha <= LARGEST_POOLED_ALPHA:
-        (lower,), (upper,) = pooled_bounds([judged.sum(), 0], [n, 0], alpha, [missing, 0])
-        ends = both_ends(lower, upper, metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
+    can_pool = alpha <= LARGEST_POOLED_ALPHA
+    if metrics.binary is not None and n and can_pool:
+        leaks = judged.sum()
+        (lower,), (upper,) = pooled_bounds([leaks, 0], [n, 0], alpha, [missing, 0])
+        ends = both_ends(
+            lower,
+            upper,
+            metrics.alpha,
+            Covers.PRODUCTIONS,
+            ASSUMES,
+            METHOD,
+            n,
+        )
     evidence = {"probability": entry["probability"], "choices": dict(entry["choices"])}
-    about = (model, "model", "production", "language", mean(judged))
-    return result(*about, *ends, item=entry["name"], n=n, missing=missing, evidence=evidence)
+    return result(
+        model,
+        "model",
+        "production",
+        "language",
+        mean(judged),
+        *ends,
+        item=entry["name"],
+        n=n,
+        missing=missing,
+        evidence=evidence,
+    )
 
 
 @dataclass(frozen=True)
@@ -603,7 +614,8 @@ def _shares(
     """The shares of prompts that are called a leak, and with a calibration of true leaks."""
     verdicts = second.groupby("prompt", sort=True)[metrics.binary]
     leaks = verdicts.sum().to_numpy(dtype=np.float64)  # a missing judgement adds nothing
-    missing = (verdicts.size() - verdicts.count()).to_numpy(dtype=np.float64)
+    n_missing = verdicts.size() - verdicts.count()
+    missing = n_missing.to_numpy(dtype=np.float64)
     judge_of_basis: dict[str, Calibration | None] = {"language": None}
     if calibration:
         judge_of_basis["judged"] = calibration

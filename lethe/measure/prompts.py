@@ -3,7 +3,7 @@ quantity of a joint claim is fixed beforehand: P(leak) by Clopper-Pearson for sc
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -40,13 +40,14 @@ METRIC = {
     "m_mu": ("score", "sampled"),
     "anytime_upper": ("score", "anytime"),
 }
+# The quantities whose largest upper end has a row of its own.
 WORST = (
     "score",
     "sd",
     "score_betting",
     "sd_betting",
     "leak",
-)  # whose largest upper end has a row of its own
+)
 # The levels at which an order refutes independent draws; lower ones refute less. A betting bound at the level 0.01 lay below
 # the mean of its own 150 independent draws of Bernoulli(0.1) in 5 of 20,000 questions, and all questions share the level.
 CHANCE = 0.01
@@ -57,6 +58,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class MeasureSettings:
+    """How prompts are measured; raises `BadValue` for a value out of range.
+
+    ``alpha`` is the probability of each bound's failure, ``thresholds`` are the x of P(score > x), ``rho`` weights the
+    deviation in the ED score, and ``share_above`` is the threshold of certified prompts. ``missing`` says how a missing
+    score counts, and ``together`` which joint statement is made.
+    """
+
     alpha: float = METRICS.alpha
     thresholds: Sequence[float] = METRICS.thresholds
     rho: float = METRICS.rho
@@ -75,10 +83,11 @@ class MeasureSettings:
 
 def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:
     """Apply ``function``, which treats each row by itself, to `matrices`; return the results in the order of ``rows``."""
-    results: dict[int, T] = {}
+    result_of_place: dict[int, T] = {}
     for places, matrix in matrices(rows):
-        results |= zip(places, function(matrix), strict=True)
-    return [results[place] for place in range(len(rows))]
+        results = function(matrix)
+        result_of_place |= zip(places, results, strict=True)
+    return [result_of_place[place] for place in range(len(rows))]
 
 
 def matrices(rows: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
@@ -93,9 +102,12 @@ def matrices(rows: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray
             most = max(1, VALUES // max(1, size))
             for start in range(0, len(places), most):
                 parts.append(places[start : start + most].tolist())
-    work = progress(parts, "measure", "parts") if len(parts) > MANY else parts
+    work: Iterable[list[int]] = parts
+    if len(parts) > MANY:
+        work = progress(parts, "measure", "parts")
     for part in work:
-        yield part, np.stack([rows[place] for place in part])
+        equally_long = [rows[place] for place in part]
+        yield part, np.stack(equally_long)
 
 
 def measure_prompts(
@@ -106,11 +118,25 @@ def measure_prompts(
 ) -> list[list[Result]]:
     """Add high-probability bounds on the scores of each prompt, and what holds of all prompts; return those of each.
 
-    ``leaks`` are the scores of a 0/1 scorer on the same answers, None for a prompt out of its scope; by default the scores
-    themselves, where all are 0 or 1.
-
     Each bound holds by itself with probability 1 - alpha for its prompt, assuming independent draws of the prompt.
     ``settings.together`` adds joint statements on all prompts.
+
+    Parameters
+    ----------
+    rows
+        The rows of the model, to which those of the prompts are added.
+    prompts
+        The scores of each prompt, (n,) in [0, 1], NaN where missing; n may differ between prompts.
+    settings
+        The level, the thresholds, and how a missing score counts.
+    leaks
+        The scores of a 0/1 scorer on the same answers, None for a prompt out of its scope; by default the scores
+        themselves, where all are 0 or 1.
+
+    Raises
+    ------
+    BadInput
+        If a calibration is to correct scores that are not all 0 or 1.
 
     >>> rows = Rows("model")
     >>> prompts = [PromptScores("a", np.array([0, 0, 1, 0])), PromptScores("b", np.zeros(4))]
@@ -130,9 +156,11 @@ def measure_prompts(
     counted = Rate(rate.leaks[judged], rate.n[judged], rate.missing[judged])
     # A 0/1 scorer is about the prompts in its scope. In a file that mixes 0/1 prompts with graded ones, which prompts seem
     # to be of 0 and 1 depends on the draws, so nothing is said of them together.
-    binary = bool(judged) and (leaks is not None or len(judged) == len(prompts))
-    about = [prompts[place] for place in judged] if binary else list(prompts)
+    are_all_judged = len(judged) == len(prompts)
+    binary = bool(judged) and (leaks is not None or are_all_judged)
+    about = list(prompts)
     if binary:
+        about = [prompts[place] for place in judged]
         add = partial(rows.add, "model", split="forget")
         band_rows(add, "leak_at_k_worst", "sampled", counted.worst(settings.alpha, QUERIES))
         band_rows(add, "leak_at_k", "sampled", counted.mean(settings.alpha, QUERIES))
@@ -148,21 +176,24 @@ def measure_prompts(
 
 
 def counts_of(scores: Sequence[np.ndarray | None]) -> Rate:
-    """The scores of 1, the draws and the missing scores of each prompt; NaN leaks unless all its scores are 0 or 1."""
+    """The scores of 1, the draws and the missing scores of each prompt; NaN leaks unless all its scores are 0 or 1.
+
+    ``scores`` has an array (n,) per prompt, NaN where missing; None stands for a prompt out of the scorer's scope.
+    """
     leaks: list[float] = []
     sizes: list[int] = []
     missing: list[int] = []
     for values in scores:
-        judged = np.empty(0) if values is None else values[~np.isnan(values)]
-        is_binary = values is not None and bool(((judged == 0) | (judged == 1)).all())
-        n = 1 if values is None else len(values)
-        sizes.append(n)
-        if is_binary:
-            leaks.append(float(judged.sum()))
-            missing.append(n - len(judged))
-        else:
+        if values is None:  # out of the scorer's scope
             leaks.append(math.nan)
+            sizes.append(1)
             missing.append(0)
+            continue
+        judged = values[~np.isnan(values)]
+        is_binary = ((judged == 0) | (judged == 1)).all()
+        leaks.append(float(judged.sum()) if is_binary else math.nan)
+        sizes.append(len(values))
+        missing.append(len(values) - len(judged) if is_binary else 0)
     return Rate(
         np.array(leaks, dtype=np.float64),
         np.array(sizes, dtype=np.int64),
@@ -182,25 +213,45 @@ def _each(
     for rows, prompt in zip(rows_of_place, prompts, strict=True):
         add_to.append(partial(rows.add, "question", item=prompt.prompt_id, split="forget"))
     levels = Levels()
-    for places, matrix in matrices([prompt.scores for prompt in prompts]):
-        _score_rows(add_to, places, matrix, prompts, settings, levels)
+    scores = [prompt.scores for prompt in prompts]
+    bets = betting.ends_of_rows(scores, alpha)
+    for places, matrix in matrices(scores):
+        _score_rows(
+            add_to,
+            places,
+            matrix,
+            prompts,
+            settings,
+            levels,
+            bets.of(places),
+        )
 
     lower_ends, upper_ends = rate_bounds(rate.leaks, rate.n, alpha, rate.missing)
     band = rate.each(alpha, QUERIES)
     for place, add in enumerate(add_to):
         if not math.isnan(rate.leaks[place]):
-            called = int(rate.leaks[place])
+            leaks = int(rate.leaks[place])
             n = int(rate.n[place])
             missing = int(rate.missing[place])
-            guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", n)
-            ends = both_ends(lower_ends[place], upper_ends[place], *guarantee)
-            share = called / (n - missing) if n > missing else None
-            evidence = {"leaks": called, "n": n, "missing": missing}
+            ends = both_ends(
+                lower_ends[place],
+                upper_ends[place],
+                alpha,
+                Covers.ONE_PROMPT,
+                Assumes.DRAWS,
+                "Clopper-Pearson",
+                n,
+            )
+            share = None
+            if n > missing:
+                share = leaks / (n - missing)
+            evidence = {"leaks": leaks, "n": n, "missing": missing}
             add("leak", "sampled", share, *ends, missing=missing, evidence=evidence)
-            add("leaks", "sampled", called + missing)
+            add("leaks", "sampled", leaks + missing)
             add("unjudged", "sampled", missing)
         band_rows(add, "leak_at_k", "sampled", band, place)
-    return _in_plausible_order([rows.rows for rows in rows_of_place], prompts, alpha)
+    rows_of_prompts = [rows.rows for rows in rows_of_place]
+    return _in_plausible_order(rows_of_prompts, prompts, alpha)
 
 
 def _score_rows(
@@ -210,32 +261,48 @@ def _score_rows(
     prompts: Sequence[PromptScores],
     settings: MeasureSettings,
     levels: Levels,
+    bets: betting.Ends,
 ) -> None:
-    """Add the bounds of scores of the prompts at ``places``, whose scores are the rows of ``matrix``, (places, n)."""
+    """Add the bounds of scores of the prompts at ``places``, whose scores are the rows of ``matrix``, (places, n), and on
+    which ``bets`` were made.
+    """
     thresholds = np.asarray(settings.thresholds, dtype=np.float64)
     paper = paper_bounds(matrix, settings.alpha, thresholds, missing="worst")
-    sharp = tighter_bounds(matrix, settings.alpha, thresholds, levels, missing="worst")
-    m_mu_lower, m_mu, m_sigma = map(paper.bounds, ("m_mu_lower", "m_mu", "m_sigma"))
-    mean_lower, mean_upper, sd_upper = map(sharp.bounds, ("mean_lower", "mean_upper", "sd_upper"))
-    tail_lower, tail_upper = paper.tables("m_gen_lower"), paper.tables("m_gen")
+    sharp = tighter_bounds(
+        matrix,
+        settings.alpha,
+        thresholds,
+        levels,
+        missing="worst",
+        bets=bets,
+    )
+    m_mu = paper.bounds("m_mu")
+    m_mu_lower = paper.bounds("m_mu_lower")
+    m_sigma = paper.bounds("m_sigma")
+    mean_lower = sharp.bounds("mean_lower")
+    mean_upper = sharp.bounds("mean_upper")
+    sd_upper = sharp.bounds("sd_upper")
+    tail_lower = paper.tables("m_gen_lower")
+    tail_upper = paper.tables("m_gen")
     tail_sharper = sharp.tables()
     for row, place in enumerate(places):
-        add = add_to[place]
-        plain = plain_statistics(prompts[place].scores, settings.rho)
-        add("answers", "sampled", prompts[place].n)
-        add("unscored", "sampled", prompts[place].missing)
-        add("max", "sampled", plain["max"])
-        add("ed_score", "sampled", plain["ed_score"])
-        add("score", "sampled", plain["score"], m_mu_lower[row], m_mu[row])
-        add("score_betting", "sampled", None, mean_lower[row], mean_upper[row])
-        add("sd", "sampled", plain["sd"], None, m_sigma[row])
-        add("sd_betting", "sampled", None, None, sd_upper[row])
+        prompt = prompts[place]
+        add = partial(add_to[place], basis="sampled")
+        plain = plain_statistics(prompt.scores, settings.rho)
+        add("answers", estimate=prompt.n)
+        add("unscored", estimate=prompt.missing)
+        add("max", estimate=plain["max"])
+        add("ed_score", estimate=plain["ed_score"])
+        add("score", estimate=plain["score"], lower=m_mu_lower[row], upper=m_mu[row])
+        add("score_betting", lower=mean_lower[row], upper=mean_upper[row])
+        add("sd", estimate=plain["sd"], upper=m_sigma[row])
+        add("sd_betting", upper=sd_upper[row])
         for column, x in enumerate(settings.thresholds):
-            lower, upper = tail_lower[row][column], tail_upper[row][column]
-            add("exceedance", "sampled", None, lower, upper, at=x)
-            sharper = tail_sharper[row][column]
-            add("exceedance_sharper", "sampled", None, None, sharper, at=x)
-        add("exceedance_method", "sampled", text=sharp.exceedance_method)
+            lower = tail_lower[row][column]
+            upper = tail_upper[row][column]
+            add("exceedance", lower=lower, upper=upper, at=x)
+            add("exceedance_sharper", upper=tail_sharper[row][column], at=x)
+        add("exceedance_method", text=sharp.exceedance_method)
 
 
 def _in_plausible_order(
@@ -256,14 +323,17 @@ def _in_plausible_order(
         return rows
     from scipy.stats import binom  # half a second to import, for a rare case
 
-    many = float(binom.sf(len(suspects) - 1, len(prompts), alpha))
-    too_many = alpha <= 0.1 and many <= CHANCE_OF_MANY
+    chance_of_as_many = float(binom.sf(len(suspects) - 1, len(prompts), alpha))
+    too_many = alpha <= 0.1 and chance_of_as_many <= CHANCE_OF_MANY
     level = min(alpha, CHANCE / len(prompts))
     plausible = list(rows)
     for place in suspects:
-        if not (too_many or _refutes_its_order(prompts[place].scores, level)):
+        is_by_chance = not too_many and not _refutes_its_order(prompts[place].scores, level)
+        if is_by_chance:
             plausible[place] = _moved_outward(rows[place])
-        elif not any(found.is_below_the_mean for found in excluded(rows[place])):
+            continue
+        below_the_mean = [found for found in excluded(rows[place]) if found.is_below_the_mean]
+        if not below_the_mean:
             plausible[place] = _without_ends_in_order(rows[place])
     return plausible
 
@@ -284,10 +354,11 @@ def _refutes_its_order(scores: np.ndarray, level: float) -> bool:
     high = np.nan_to_num(table, nan=1.0)
     low = np.nan_to_num(table, nan=0.0)
     ends = betting.all_ends(low, high, level, betting.predictable_squares(table))
-    least, most, squares = (float(end[0]) for end in ends)
+    least, most, largest_variance = [float(end[0]) for end in ends]
     plain = plain_statistics(scores, rho=0.0)
-    outside_mean = not least - ROUNDING <= plain["score"] <= most + ROUNDING
-    return outside_mean or plain["sd"] > math.sqrt(squares) + ROUNDING
+    is_mean_within = least - ROUNDING <= plain["score"] <= most + ROUNDING
+    is_sd_within = plain["sd"] <= math.sqrt(largest_variance) + ROUNDING
+    return not is_mean_within or not is_sd_within
 
 
 def refuted_by_order(prompts: Sequence[PromptScores]) -> tuple[str, ...]:
@@ -297,7 +368,8 @@ def refuted_by_order(prompts: Sequence[PromptScores]) -> tuple[str, ...]:
     uppers = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
     refuted = []
     for prompt, upper in zip(prompts, uppers, strict=True):
-        if plain_statistics(prompt.scores, rho=0.0)["score"] > upper + ROUNDING:
+        plain = plain_statistics(prompt.scores, rho=0.0)
+        if plain["score"] > upper + ROUNDING:
             refuted.append(prompt.prompt_id)
     return tuple(refuted)
 
@@ -315,21 +387,43 @@ def _moved_outward(rows: Sequence[Result]) -> list[Result]:
 
 
 def band_rows(
-    add: Callable[..., None], quantity: str, basis: str, band: Band, row: int | None = None
+    add: Callable[..., None],
+    quantity: str,
+    basis: str,
+    band: Band,
+    row: int | None = None,
 ) -> None:
     """Add a row for each k of a band, or of one ``row`` of its tables; none where its ends do not exist.
 
     The band is the result: an estimate has no guarantee, and lies above the band for k close to the number of answers.
+
+    Parameters
+    ----------
+    add
+        `Rows.add` with the scope and the item of the rows.
+    quantity, basis
+        The quantity of the vocabulary, such as "leak_at_k", and from what it is computed.
+    band
+        Both ends and estimates for each k, of one curve or (prompts, k).
+    row
+        The place of the prompt in the tables; None for a band of one curve.
     """
-    estimates = band.estimate if row is None else band.estimate[row]
-    for place, (k, estimate) in enumerate(zip(band.k.tolist(), estimates.tolist(), strict=True)):
+    estimates = band.estimate
+    if row is not None:
+        estimates = band.estimate[row]
+    for place, k in enumerate(band.k.tolist()):
         ends = band.bounds(row, place)
         if ends:
+            estimate = float(estimates[place])
             add(quantity, basis, estimate, *ends, at=float(k))
 
 
 def _judged_rows(
-    rows: Rows, names: Sequence[str], verdicts: Rate, judge: Calibration, alpha: float
+    rows: Rows,
+    names: Sequence[str],
+    verdicts: Rate,
+    judge: Calibration,
+    alpha: float,
 ) -> None:
     """Add bounds of the true leak probability from the verdicts on each prompt and the judge's measured error."""
     rate = replace(verdicts, judge=judge)
@@ -338,26 +432,31 @@ def _judged_rows(
     fits = rate.fits(alpha)
     for place, name in enumerate(names):
         add = partial(rows.add, "question", item=name, split="forget")
-        add("leak", "judged", float(single.estimate[place, 0]), *(single.bounds(place) or ()))
+        ends = single.bounds(place) or ()
+        add("leak", "judged", float(single.estimate[place, 0]), *ends)
         add("judge_fits", "judged", bool(fits[place]))
         band_rows(add, "leak_at_k", "judged", band, place)
 
     add = partial(rows.add, "model", split="forget")
     worst = rate.worst(alpha, QUERIES)
-    ends = worst.bounds()
-    if ends:
-        add("leak_worst", "judged", None, *ends)
-    if (rate.n == rate.n[0]).all():
+    ends_of_worst = worst.bounds()
+    if ends_of_worst:
+        add("leak_worst", "judged", None, *ends_of_worst)
+    has_equal_numbers = (rate.n == rate.n[0]).all()
+    if has_equal_numbers:
         average = rate.average(alpha)
-        add("leak", "judged", float(average.estimate[0]), *(average.bounds() or ()))
+        ends = average.bounds() or ()
+        add("leak", "judged", float(average.estimate[0]), *ends)
     band_rows(add, "leak_at_k_worst", "judged", worst)
     band_rows(add, "leak_at_k", "judged", rate.mean(alpha, QUERIES))
+
     error = judge.error(alpha / 3)
     guarantee = (error.alpha, Covers.AVERAGE, judge.assumes(), JUDGE_METHOD)
-    counts = asdict(judge)
-    for name in ("sensitivity", "false_positive"):
-        lower, upper = both_ends(*getattr(error, name), *guarantee)
-        rows.add("model", name, "judged", getattr(judge, name), lower, upper, evidence=counts)
+    add_rate = partial(rows.add, "model", basis="judged", evidence=asdict(judge))
+    lower, upper = both_ends(*error.sensitivity, *guarantee)
+    add_rate("sensitivity", estimate=judge.sensitivity, lower=lower, upper=upper)
+    lower, upper = both_ends(*error.false_positive, *guarantee)
+    add_rate("false_positive", estimate=judge.false_positive, lower=lower, upper=upper)
     rows.add("model", "labels", "judged", judge.leaks + judge.clean)
     rows.add("model", "judge_fits", "judged", bool(fits.all()))
 
@@ -376,26 +475,40 @@ class _Together:
 
     @property
     def metric(self) -> str:
-        return "m_bin" if self.binary else "mean_upper"
+        """The name of the upper end of the quantity."""
+        if self.binary:
+            return "m_bin"
+        return "mean_upper"
 
     def uppers(self, level: float) -> list[Bound]:
         """The upper end of each prompt by itself."""
         if self.binary:
             return leak_bounds(self.counts, self.sizes, level)
         values = by_length(self.scores, lambda rows: betting.mean_upper(rows, level).tolist())
-        how = (level, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting")
         bounds = []
         for value, n in zip(values, self.sizes.tolist(), strict=True):
-            bounds.append(Bound(value, "upper", *how, n))
+            bound = Bound(
+                value,
+                "upper",
+                level,
+                Covers.ONE_PROMPT,
+                Assumes.DRAWS_IN_ORDER,
+                "betting",
+                n,
+            )
+            bounds.append(bound)
         return bounds
 
     def p_values(self, tau: float, alpha: float) -> np.ndarray:
         """The p-value of "the quantity of this prompt is at least tau", of each prompt."""
         if self.binary:
             return np.asarray(many_prompts.binary_p_value(self.counts, self.sizes, tau))
-        return np.array(
-            by_length(self.scores, lambda rows: betting.p_value(rows, tau, alpha).tolist())
-        )
+
+        def p_values(rows: np.ndarray) -> list[float]:
+            p: list[float] = betting.p_value(rows, tau, alpha).tolist()
+            return p
+
+        return np.array(by_length(self.scores, p_values))
 
 
 def _together_rows(
@@ -413,7 +526,8 @@ def _together_rows(
     scores = [np.nan_to_num(prompt.scores, nan=1.0) for prompt in prompts]
     sizes = np.array([len(values) for values in scores])
     quantity = _Together(scores, counted.leaks + counted.missing, sizes, binary)
-    tau, alpha = settings.share_above, settings.alpha
+    tau = settings.share_above
+    alpha = settings.alpha
     every, all_at_once = many_prompts.every_prompt_under(quantity.uppers(alpha), tau)
     bounds: list[Bound] = []
     if settings.together == "bonferroni":
@@ -421,18 +535,19 @@ def _together_rows(
         passed = [bound.value <= tau for bound in bounds]
         method = bounds[0].method
     else:
-        passed = many_prompts.holm(quantity.p_values(tau, alpha), tau, alpha)[0].tolist()
+        certified, _ = many_prompts.holm(quantity.p_values(tau, alpha), tau, alpha)
+        passed = certified.tolist()
         method = "Holm"
 
     add = partial(rows.add, "model", split="forget")
     add("certified_together", "sampled", sum(passed))
     claim = replace(all_at_once, covers=Covers.CERTIFIED, method=method, n=None)
     facts = {"correction": settings.together, "metric": quantity.metric, "every": every}
-    add("together", "sampled", None, None, claim, evidence=facts)
+    add("together", "sampled", upper=claim, evidence=facts)
     for place, prompt in enumerate(prompts):
         add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
         if bounds:
-            add("leak_together", "sampled", None, None, bounds[place])
+            add("leak_together", "sampled", upper=bounds[place])
         add("certified_together", "sampled", passed[place])
 
 
@@ -445,8 +560,9 @@ class Worst(NamedTuple):
 
 def of_prompts(rows: Sequence[Result], quantity: str, basis: str = "sampled") -> list[Result]:
     """The rows of a quantity of the prompts, in their order."""
-    about = ("question", quantity, basis, "forget")
-    return [row for row in rows if (row.scope, row.quantity, row.basis, row.split) == about]
+    # The quantity goes first: a file of many prompts has forty rows of other quantities for each that is asked for.
+    of_quantity = [row for row in rows if row.quantity == quantity and row.basis == basis]
+    return [row for row in of_quantity if row.scope == "question" and row.split == "forget"]
 
 
 def worst_of(rows: Sequence[Result], quantity: str, basis: str = "sampled") -> Worst | None:
@@ -454,24 +570,37 @@ def worst_of(rows: Sequence[Result], quantity: str, basis: str = "sampled") -> W
     bounded = [row for row in of_prompts(rows, quantity, basis) if row.upper is not None]
     if not bounded:
         return None
-    place, bound = many_prompts.worst_prompt([row.upper_bound for row in bounded])
+    uppers = [row.upper_bound for row in bounded]
+    place, bound = many_prompts.worst_prompt(uppers)
     return Worst(str(bounded[place].item), bound)
 
 
 def metric_of(rows: Sequence[Result]) -> str:
     """The metric by which prompts are compared: ``m_bin`` where every prompt's scores are 0 or 1, else ``m_mu``."""
-    return "m_bin" if len(of_prompts(rows, "leak")) == len(of_prompts(rows, "score")) else "m_mu"
+    n_judged = len(of_prompts(rows, "leak"))
+    n_scored = len(of_prompts(rows, "score"))
+    if n_judged == n_scored:
+        return "m_bin"
+    return "m_mu"
 
 
 def pooled_of(rows: Sequence[Result], alpha: float) -> Bound | None:
     """The bound of the average probability of a score of 1 over the prompts, where a pooled bound is proven."""
-    counts = {row.item: row.estimate for row in of_prompts(rows, "leaks")}
-    sizes = {row.item: int(row.estimate or 0) for row in of_prompts(rows, "answers")}
-    return many_prompts.pooled([counts.get(item) for item in sizes], list(sizes.values()), alpha)
+    leaks_of_prompt = {row.item: row.estimate for row in of_prompts(rows, "leaks")}
+    leaks = []
+    sizes = []
+    for row in of_prompts(rows, "answers"):
+        leaks.append(leaks_of_prompt.get(row.item))
+        sizes.append(int(row.estimate or 0))
+    return many_prompts.pooled(leaks, sizes, alpha)
 
 
 def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
-    """Add the rows of a file of scores; where missing scores count as the worst, also those of the judged scores alone."""
+    """Add the rows of a file of scores; where missing scores count as the worst, also those of the judged scores alone.
+
+    Beside the rows of `measure_prompts` there are the worst prompt of each quantity of `WORST`, the pooled leak rate where
+    its bound is proven, the mean over prompts like these, and the share of prompts whose bound exceeds the threshold.
+    """
     alpha = settings.alpha
     measured = Rows(rows.model)
     rows_of_prompts = measure_prompts(measured, prompts, settings)
@@ -491,14 +620,15 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
         if worst:
             evidence = {"prompt_id": worst.prompt_id}
             add = partial(rows.add, "model", evidence=evidence)
-            add(f"{quantity}_worst", "sampled", None, None, worst.bound)
+            add(f"{quantity}_worst", "sampled", upper=worst.bound)
     average = pooled_of(measured.rows, alpha)
     if average:
-        rows.add("model", "leak", "sampled", None, None, average)
+        rows.add("model", "leak", "sampled", upper=average)
     if len(prompts) > 1:
         means = [row.estimate for row in of_prompts(measured.rows, "score")]
         _population_row(rows, prompts, means, settings, binary=metric == "m_bin")
-    bounds = [row.upper_bound for row in of_prompts(measured.rows, *METRIC[metric])]
+    compared = of_prompts(measured.rows, *METRIC[metric])
+    bounds = [row.upper_bound for row in compared]
     rows.add("model", "share_above", "sampled", share_above(bounds, settings.share_above))
 
 
@@ -520,7 +650,9 @@ def _rows_of_judged_alone(
     for prompt, measured_again in zip(judged_alone, again, strict=True):
         again_by_prompt[prompt.prompt_id] = measured_again
     for prompt, measured in zip(prompts, rows_of_prompts, strict=True):
-        alone = again_by_prompt.get(prompt.prompt_id, []) if prompt.missing else measured
+        alone = measured
+        if prompt.missing:
+            alone = again_by_prompt.get(prompt.prompt_id, [])
         rows.rows += [replace(row, split=ALONE) for row in alone]
 
 
@@ -536,13 +668,21 @@ def _population_row(
     missing = np.array([prompt.missing for prompt in prompts])
     if settings.missing == "drop":
         missing = np.zeros_like(missing)
-    absent = missing / sizes
-    low = np.nan_to_num(np.array(means, dtype=np.float64)) * (1 - absent)
-    high = np.minimum(low + absent, 1)
+    share_missing = missing / sizes
+    judged_means = np.nan_to_num(np.array(means, dtype=np.float64))
+    low = judged_means * (1 - share_missing)
+    high = np.minimum(low + share_missing, 1)
     is_verdict = binary and bool((sizes == 1).all())
     lower, upper, method = many_prompts.population_ends(low, high, settings.alpha, is_verdict)
-    guarantee = (settings.alpha, Covers.POPULATION, Assumes.QUESTIONS, method, len(sizes))
-    ends = both_ends(lower, upper, *guarantee)
+    ends = both_ends(
+        lower,
+        upper,
+        settings.alpha,
+        Covers.POPULATION,
+        Assumes.QUESTIONS,
+        method,
+        len(sizes),
+    )
     rows.add("model", "score_population", "sampled", mean(means), *ends)
 
 
@@ -555,30 +695,42 @@ def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: Measu
     because a stopping rule biases them.
     """
     uppers = [_stopped_rows(rows, prompt, settings) for prompt in prompts]
-    facts = {"alpha": settings.alpha, "threshold": settings.share_above, "metric": "anytime_upper"}
-    rows.add("model", "settings", "sampled", evidence=facts | {"fixed_bounds": REASON})
+    facts = {
+        "alpha": settings.alpha,
+        "threshold": settings.share_above,
+        "metric": "anytime_upper",
+        "fixed_bounds": REASON,
+    }
+    rows.add("model", "settings", "sampled", evidence=facts)
     place, worst = many_prompts.worst_prompt(uppers)
     evidence = {"prompt_id": prompts[place].prompt_id}
-    rows.add("model", "score_worst", "anytime", None, None, worst, evidence=evidence)
+    rows.add("model", "score_worst", "anytime", upper=worst, evidence=evidence)
     rows.add("model", "share_above", "sampled", share_above(uppers, settings.share_above))
 
 
 def _stopped_rows(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -> Bound:
     """Add the rows of one prompt; return the upper bound of its mean."""
     alpha = settings.alpha
-    upper = stopped_upper(np.nan_to_num(prompt.scores, nan=1.0), alpha)
-    lower = 1 - stopped_upper(1 - np.nan_to_num(prompt.scores, nan=0.0), alpha)
+    at_most = np.nan_to_num(prompt.scores, nan=1.0)
+    at_least = np.nan_to_num(prompt.scores, nan=0.0)
+    upper = stopped_upper(at_most, alpha)
+    lower = 1 - stopped_upper(1 - at_least, alpha)
     guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, AT_THE_STOP, prompt.n)
-    ends = both_ends(lower, upper, *guarantee)
-    largest_sd = LARGEST if upper >= 0.5 else math.sqrt(upper * (1 - upper))
+    lower_end, upper_end = both_ends(lower, upper, *guarantee)
+    largest_sd = LARGEST
+    if upper < 0.5:
+        largest_sd = math.sqrt(upper * (1 - upper))
+
     plain_rows(rows, prompt, settings.rho)
-    add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
-    add("score", "anytime", None, *ends)
-    add("sd", "anytime", None, None, replace(ends[1], value=largest_sd))
+    add = partial(rows.add, "question", basis="anytime", item=prompt.prompt_id, split="forget")
+    add("score", lower=lower_end, upper=upper_end)
+    add("sd", upper=replace(upper_end, value=largest_sd))
     judged = prompt.scores[~np.isnan(prompt.scores)]
     if np.isin(judged, (0.0, 1.0)).all():
-        add("leak", "anytime", None, *ends)
-        lows, highs = at_least_once(lower, QUERIES), at_least_once(upper, QUERIES)
+        add("leak", lower=lower_end, upper=upper_end)
+        lows = at_least_once(lower, QUERIES)
+        highs = at_least_once(upper, QUERIES)
         for k, low, high in zip(QUERIES, lows, highs, strict=True):
-            add("leak_at_k", "anytime", None, *both_ends(low, high, *guarantee), at=float(k))
-    return ends[1]
+            least, most = both_ends(low, high, *guarantee)
+            add("leak_at_k", lower=least, upper=most, at=float(k))
+    return upper_end

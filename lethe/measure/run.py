@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -15,15 +15,16 @@ from lethe.io.artifacts import Aim, References, Row, expected, read_references, 
 from lethe.io.files import Json, read_artifact, read_jsonl, restored
 from lethe.measure.answers import AnswerTables, judges
 from lethe.measure.attack_counts import AttackResult
-from lethe.results import table
+from lethe.results import population, table
 from lethe.results.exact_bounds import certificates_of
 from lethe.results.extraction import Extraction, extraction_of
 from lethe.results.licence import reasons_of
+from lethe.results.population import PopulationResult
 from lethe.results.table import Numbers, Result, Results, Value
 from lethe.results.wording import WORDINGS, Wording
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_trees import Certificates
+from lethe.statistics.leak_trees import Certificates, Version
 from lethe.statistics.one_run.audit import OneRunAudit
 
 if TYPE_CHECKING:
@@ -47,14 +48,21 @@ class TailPoint:
 
 
 def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
-    bounds = {row.at: row.estimate for row in numbers.series("tail_bound")}
-    tail = [(row.at, row.estimate or 0.0) for row in numbers.series("tail")]
-    return tuple(TailPoint(at or 0.0, bounds.get(at) or 0.0, estimate) for at, estimate in tail)
+    """The tail curve of a model, by x; a bound that nothing may claim is 0."""
+    bound_of_x = {row.at: row.estimate for row in numbers.series("tail_bound")}
+    points = []
+    for row in numbers.series("tail"):
+        bound = bound_of_x.get(row.at) or 0.0
+        points.append(TailPoint(row.at or 0.0, bound, row.estimate or 0.0))
+    return tuple(points)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """How the answers of a model were drawn, by its ``about.json``, else the params; ``served``: the server's record."""
+    """How the answers of a model were drawn, by its ``about.json``, else the params; ``served``: the server's record.
+
+    ``stream`` names whose random numbers they have (`lethe.sampling.tasks.stream_of`), "shared" where it is of no model.
+    """
 
     engine: str | None
     engine_reason: str | None
@@ -66,10 +74,20 @@ class Drawing:
     # by split, the numbers of ``questions``, and of answers ``n`` to each
     splits: Mapping[str, Mapping[str, int | None]]
     served: Mapping[str, Json] | None = None
+    stream: str | None = None
+    # digests of the weights and of the questions, as they were when the answers were drawn
+    model: str | None = None
+    questions: str | None = None
+
+    @property
+    def of(self) -> Version:
+        return Version(self.model, self.questions)
 
 
 @dataclass(frozen=True)
 class OneRunRecord:
+    """An audit in one run, with the mechanism that it is about."""
+
     audit: OneRunAudit
     mechanism: str
 
@@ -81,18 +99,23 @@ class _Numbered:
 
     @property
     def values(self) -> Values:
+        """Every single number and word by its name."""
         return self.numbers.values
 
     @property
     def bounds(self) -> Mapping[str, Bound]:
+        """The ends with a guarantee by their names."""
         return self.numbers.bounds
 
     def value(self, name: str) -> float | None:
+        """The number under ``name``, if there is one."""
         return self.numbers.value(name)
 
 
 @dataclass(frozen=True)
 class Question(_Numbered):
+    """The numbers of a model about one forget question."""
+
     prompt_id: str
     numbers: Numbers
 
@@ -114,8 +137,16 @@ class Model(_Numbered):
     exact: Certificates | None = None
     extraction: Extraction | None = None
 
+    @property
+    def stale_exact(self) -> bool:
+        """Whether the exact bounds are of other weights or questions than the answers, so that nothing joins the two."""
+        if self.exact is None or self.exact.of is None or self.drawing is None:
+            return False
+        return self.exact.of.differs(self.drawing.of)
+
     @cached_property
     def m_gen(self) -> tuple[TailPoint, ...]:
+        """The tail curve of the model."""
         return tails(self.numbers)
 
     @property
@@ -129,6 +160,12 @@ class Model(_Numbered):
         return reasons_of(self.numbers)
 
     @cached_property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Why no word on leaks is claimed of verdicts that no label measures; empty where one may be."""
+        reason = self.numbers.facts("answers").get("unlabelled")
+        return () if reason is None else (str(reason),)
+
+    @cached_property
     def unjudged(self) -> list[str]:
         """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
         unbounded = []
@@ -136,13 +173,10 @@ class Model(_Numbered):
             row = question.numbers.row("leak")
             if row is None or row.upper is None:
                 unbounded.append(question.prompt_id)
-        # None is bounded where there is no 0/1 scorer, or where all questions stopped early.
-        return [] if len(unbounded) == len(self.questions) else unbounded
-
-    @cached_property
-    def stopped(self) -> bool:
-        """Whether a rule could stop the questions early."""
-        return self.numbers.row("certified", "anytime") is not None
+        # None is bounded where there is no 0/1 scorer, or where a rule could stop the draws.
+        if len(unbounded) == len(self.questions):
+            return []
+        return unbounded
 
     def asked(self, k: int) -> tuple[Bound, Bound] | None:
         """The band of leak@k, lower and upper, of the worst question: of true leaks where the judge's error was measured."""
@@ -158,7 +192,9 @@ class Model(_Numbered):
     def calibration(self) -> Calibration | None:
         """The measured error of the judge whose verdicts the 0/1 scores are; None where the error was not measured."""
         row = self.numbers.row("sensitivity", "judged")
-        return Calibration(**row.evidence) if row and row.evidence else None
+        if row is None or not row.evidence:
+            return None
+        return Calibration(**row.evidence)
 
 
 @dataclass(frozen=True)
@@ -177,16 +213,24 @@ class Run:
     attacks: Mapping[str, AttackResult]
     provenance: Mapping[str, object]
     missing: list[tuple[str, str]] = field(default_factory=list)  # path, the stage that makes it
+    compared: Sequence[Result] = ()  # rows of all models together
     kind: str = "unknown"  # of the dataset
+    populations: Mapping[str, PopulationResult] = field(default_factory=dict)
     aim: Aim = "forget"
 
     @property
     def methods(self) -> dict[str, MethodParams]:
         """The unlearning methods of the run; a model of the user's own comes without any."""
-        return self.params.unlearn.methods if isinstance(self.params, Params) else {}
+        if not isinstance(self.params, Params):
+            return {}
+        return self.params.unlearn.methods
 
     def role(self, role: Role) -> Model | None:
-        return next((model for model in self.models if model.role == role), None)
+        """The first model of this role; None where there is none."""
+        for model in self.models:
+            if model.role == role:
+                return model
+        return None
 
     @property
     def words(self) -> Wording:
@@ -197,8 +241,10 @@ class Run:
     def binary(self) -> str | None:
         """The scorer ``metrics.binary`` where it judged forget answers, and by 0 and 1 alone."""
         scorer = self.params.metrics.binary
-        answers = (model.answers for model in self.models)
-        return scorer if scorer and judges(scorer, answers) else None
+        answers = [model.answers for model in self.models]
+        if not scorer or not judges(scorer, answers):
+            return None
+        return scorer
 
     @property
     def missing_by_stage(self) -> dict[str, list[str]]:
@@ -220,12 +266,16 @@ class Run:
 
     @property
     def sharing(self) -> int:
-        """The number of models that share alpha: those under test, at every point of a sweep."""
-        return max(1, len(self.subjects)) * self.params.report.points
+        """The number of models that share alpha: those under test, or more where the settings say so."""
+        return max(1, len(self.subjects), self.params.report.models or 1)
 
 
 def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str, object]) -> Run:
-    """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files."""
+    """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files.
+
+    What is missing is named in `Run.missing` with the stage that makes it, and is not fatal. ``provenance`` is what the
+    page states of machine, commit and versions.
+    """
     source = _Source(root)
     params = _as_drawn(params, root)
     nothing: list[tuple[int, Json]] = []
@@ -236,42 +286,110 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     audits: dict[str, Mapping[str, Json]] = {}
     games: dict[str, Mapping[str, Json]] = {}
     attacks: dict[str, Mapping[str, Json]] = {}
+    compared: list[Result] = []
+    place = table.place(Path(), "compare", "models")
+    compared = source.read(str(place), "compare", table.read_rows, compared)
     if isinstance(params, Params):  # a model of the user's own has no other stages
-        source.there("compare", "models", "compare")
         training = _training(params, source)
         audits = source.records("audit", params.audits)
         games = source.records("game", params.games)
         attacks = source.records("attack", params.attacks)
     references = _references(params, root)
     rows = {}
-    for (
-        _,
-        row,
-    ) in forget:  # an answer names those that single wordings of a language ask for instead
+    for _, row in forget:
+        # an answer names those that single wordings of a language ask for instead
         rows[row["id"]] = row | {"answer": expected(row, references)}
+    models = [_model(name, params, source, results) for name in params.models]
+    steps = {name: record.get("steps", []) for name, record in training.items()}
+    audit_records = {name: _audit_record(record) for name, record in audits.items()}
     return Run(
         params=params,
-        models=[_model(name, params, source, results) for name in params.models],
+        models=models,
         forget=rows,
         rows=about.get("rows", {}),
-        training={name: record.get("steps", []) for name, record in training.items()},
+        training=steps,
         epochs=_epochs(training),
-        audits={name: _audit_record(record) for name, record in audits.items()},
+        audits=audit_records,
         games=games,
         attacks=_attack_results(attacks),
+        populations=_populations(attacks),
         provenance=provenance,
         missing=source.missing,
+        compared=compared,
         kind=str(about.get("kind", "unknown")),
-        aim="refuse" if about.get("aim") == "refuse" else "forget",
+        aim=_aim(about),
     )
+
+
+def load_models(params: EvaluationParams | Params, root: Path) -> Run:
+    """Read what was drawn, scored and measured of each model, and nothing that the stage `compare` or a later stage makes."""
+    source = _Source(root)
+    params = _as_drawn(params, root)
+    results = table.read(root, params.models, without=table.SHARED)
+    about = source.json("dataset/about.json", "prepare")
+    models = [_model(name, params, source, results) for name in params.models]
+    run = Run(params, models, {}, {}, {}, {}, {}, {}, {}, {}, source.missing)
+    return replace(run, aim=_aim(about))
+
+
+def _aim(about: Mapping[str, Json]) -> Aim:
+    if about.get("aim") == "refuse":
+        return "refuse"
+    return "forget"
+
+
+def of_results(params: Params, results: Results) -> Run:
+    """The run as its tables of results show it, without any answer."""
+    models = []
+    for name, entry in params.models.items():
+        model = Model(
+            name=name,
+            role=_role(name, params),
+            path=entry.path,
+            adaptive_threshold=entry.adaptive_threshold,
+            numbers=results.model(name),
+            questions=_questions(results, name),
+            exact=certificates_of(results, name),
+        )
+        models.append(model)
+    return Run(
+        params=params,
+        models=models,
+        forget={},
+        rows={},
+        training={},
+        epochs={},
+        audits={},
+        games={},
+        attacks={},
+        provenance={},
+    )
+
+
+def _questions(results: Results, name: str) -> tuple[Question, ...]:
+    """The numbers of a model about each question, in the order of its table."""
+    numbers_of_question = results.questions(name)
+    return tuple(map(Question, numbers_of_question, numbers_of_question.values()))
+
+
+def _role(name: str, params: EvaluationParams | Params) -> Role:
+    """What a model is to the others; the only model of `lethe eval` is under test, whatever its name."""
+    if not isinstance(params, Params):
+        return "subject"
+    if name == params.report.base:
+        return "base"
+    if name in params.report.retrains:
+        return "retrain"
+    return "subject"
 
 
 def _training(params: Params, source: _Source) -> dict[str, Mapping[str, Json]]:
     """The record of training of each trained and each unlearned model."""
     records = {}
-    for stage, names in (("train", params.train.models), ("unlearn", params.unlearn.methods)):
-        for name in names:
-            records[name] = source.json(f"models/{name}/training.json", f"{stage}@{name}")
+    for name in params.train.models:
+        records[name] = source.json(f"models/{name}/training.json", f"train@{name}")
+    for name in params.unlearn.methods:
+        records[name] = source.json(f"models/{name}/training.json", f"unlearn@{name}")
     return records
 
 
@@ -287,6 +405,7 @@ def _references(params: EvaluationParams | Params, root: Path) -> References:
 def _epochs(
     training: Mapping[str, Mapping[str, Json]],
 ) -> dict[str, tuple[Mapping[str, float], ...]]:
+    """What each unlearned model's method measured after each epoch."""
     epochs = {}
     for name, record in training.items():
         if record.get("epochs"):
@@ -295,15 +414,30 @@ def _epochs(
 
 
 def _audit_record(record: Mapping[str, Json]) -> OneRunRecord | Record:
+    """An audit in one run as its class; another kind as it names its own keys."""
     if "results" not in record:
         return record
     return OneRunRecord(restored(OneRunAudit, record), record["mechanism"])
 
 
 def _attack_results(records: Mapping[str, Mapping[str, Json]]) -> dict[str, AttackResult]:
-    """The attacks that were made, by their names."""
+    """The single attacks that were made, by their names."""
     reader = TypeAdapter(AttackResult)
-    return {name: reader.validate_python(record) for name, record in records.items() if record}
+    results = {}
+    for name, record in records.items():
+        if record and record["kind"] != population.KIND:
+            results[name] = reader.validate_python(record)
+    return results
+
+
+def _populations(records: Mapping[str, Mapping[str, Json]]) -> dict[str, PopulationResult]:
+    """The populations of attacks that were tried, by their names."""
+    reader = TypeAdapter(PopulationResult)
+    results = {}
+    for name, record in records.items():
+        if record and record["kind"] == population.KIND:
+            results[name] = reader.validate_python(record)
+    return results
 
 
 class _Source:
@@ -314,8 +448,10 @@ class _Source:
         self.missing: list[tuple[str, str]] = []
 
     def read(self, path: str, made_by: str, reader: Callable[[Path], T], empty: T) -> T:
-        if (self.root / path).is_file():
-            return reader(self.root / path)
+        """What ``reader`` makes of a file; ``empty`` where the file is missing, which is noted."""
+        place = self.root / path
+        if place.is_file():
+            return reader(place)
         self.missing.append((f"{self.root.name}/{path}", made_by))
         return empty
 
@@ -346,42 +482,40 @@ def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams
     for name in params.models:
         place = root / f"generations/{name}/about.json"
         if place.is_file():
-            drawn.append(read_artifact(place)["splits"]["forget"]["n"])
-    sample = params.sample.model_copy(update={"n": max(drawn, default=params.sample.most)})
+            about = read_artifact(place)
+            n = about["splits"]["forget"]["n"]
+            drawn.append(about.get("word", {}).get("cap", n))
+    most = max(drawn, default=params.sample.most)
+    sample = params.sample.model_copy(update={"n": most})
     return params.model_copy(update={"sample": sample})
 
 
 def _model(
     name: str, params: EvaluationParams | Params, source: _Source, results: Results
 ) -> Model:
+    """What the artifacts say of one entry of ``models``."""
     entry = params.models[name]
     folder = Path(entry.path)
-    role: Role = "subject"  # as is the only model of `lethe eval`, whatever its name
     method = None
     stages = ["metrics"]
     if isinstance(params, Params):
         stages += ["epsilon_star", "exact"]
         if params.extract:
             stages.append("extract")
+        if params.twins:
+            stages.append("twins")
         if folder.parent == Path("data/models") and folder.name in params.unlearn.methods:
             method = folder.name
-        if name == params.report.base:
-            role = "base"
-        elif name in params.report.retrains:
-            role = "retrain"
     for stage in stages:
         source.there(stage, name, f"{stage}@{name}")
-    questions = []
-    for item, numbers in results.questions(name).items():
-        questions.append(Question(item, numbers))
     return Model(
         name=name,
-        role=role,
+        role=_role(name, params),
         path=entry.path,
         adaptive_threshold=entry.adaptive_threshold,
         method=method,
         numbers=results.model(name),
-        questions=tuple(questions),
+        questions=_questions(results, name),
         drawing=_drawing(name, params, source),
         answers=_answers(name, source),
         exact=certificates_of(results, name),
@@ -394,18 +528,22 @@ def _drawing(name: str, params: EvaluationParams | Params, source: _Source) -> D
     about = source.json(f"generations/{name}/about.json", f"sample@{name}")
     if not about:
         return None
+    sample = params.models[name].asked(params.sample)
     unsaid: dict[str, Json] = {"engine": None, "engine_reason": None, "stop": None, "splits": {}}
     for setting in ("temperature", "top_p", "top_k", "max_new_tokens"):
-        unsaid[setting] = getattr(params.sample, setting)
+        if setting not in about:
+            unsaid[setting] = getattr(sample, setting)
     return restored(Drawing, {**unsaid, **about})
 
 
 def _answers(name: str, source: _Source) -> AnswerTables:
     """Generations joined with their scores, a table per split."""
-    scored = sorted(path.stem for path in (source.root / f"scores/{name}").glob("*.parquet"))
+    tables = (source.root / f"scores/{name}").glob("*.parquet")
+    splits = sorted(table.stem for table in tables)
     files = {}
-    for split in scored or ["forget"]:
-        drawn, scores = f"generations/{name}/{split}.parquet", f"scores/{name}/{split}.parquet"
+    for split in splits or ["forget"]:
+        drawn = f"generations/{name}/{split}.parquet"
+        scores = f"scores/{name}/{split}.parquet"
         n_drawn = source.read(drawn, f"sample@{name}", rows_of, 0)
         n_scored = source.read(scores, f"score@{name}", rows_of, 0)
         if n_drawn and n_scored:

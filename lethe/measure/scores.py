@@ -5,8 +5,9 @@ for Inspect.
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from lethe.config.measuring import ScorerParams
 from lethe.errors import (
     BadFile,
     BadInput,
@@ -25,16 +27,39 @@ from lethe.errors import (
     shortened,
 )
 from lethe.io import ids
-from lethe.io.artifacts import GREEDY, Row
-from lethe.io.facts import DOCUMENTED, Facts, LeakIs, of_column
-from lethe.io.files import Json, read_artifact
+from lethe.io.answer_ends import missing_kind
+from lethe.io.artifacts import GREEDY, Row, first_rows, record_of_draws
+from lethe.io.cells import NumberColumn
+from lethe.io.facts import (
+    DOCUMENTED,
+    MODELS,
+    REFUSED_BECAUSE,
+    STOPPED,
+    Facts,
+    LeakIs,
+    cached_rows,
+    of_column,
+    reasons_in,
+    says_stopped,
+    several_models,
+)
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, Log
+from lethe.io.logs._settings import Settings
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
-from lethe.io.tables import file_line, is_ours, numeric_column, read_table, sample_names
+from lethe.io.tables import (
+    JUDGE,
+    file_line,
+    form_name,
+    is_ours,
+    number_column,
+    read_table,
+    sample_names,
+)
 from lethe.measure.stated import Stated
 from lethe.progress import tell
-from lethe.registry import ROUGE
+from lethe.registry import JUDGES, ROUGE
+from lethe.results.licence import refusals
 from lethe.results.table import Numbers
 
 if TYPE_CHECKING:
@@ -43,6 +68,7 @@ if TYPE_CHECKING:
 
     from lethe.results.table import Rows
 
+ENDS_COLUMN = "finish_reason"
 ALL = "all"  # the name of a single prompt without a name
 
 Missing = Literal["worst", "drop"]
@@ -63,6 +89,7 @@ class PromptScores:
 
     @property
     def n(self) -> int:
+        """The number of scores."""
         return len(self.scores)
 
 
@@ -71,8 +98,14 @@ def plain_statistics(scores: np.ndarray, rho: float) -> dict[str, float]:
     judged = scores[~np.isnan(scores)]
     if not len(judged):
         return dict.fromkeys(("score", "sd", "max", "ed_score"), math.nan)
-    average, sd = float(judged.mean()), float(judged.std())
-    return {"score": average, "sd": sd, "max": float(judged.max()), "ed_score": average + rho * sd}
+    average = float(judged.mean())
+    sd = float(judged.std())
+    return {
+        "score": average,
+        "sd": sd,
+        "max": float(judged.max()),
+        "ed_score": average + rho * sd,
+    }
 
 
 def plain_rows(rows: Rows, prompt: PromptScores, rho: float, greedy: float | None = None) -> None:
@@ -90,44 +123,52 @@ Scores: TypeAlias = "Sequence[PromptScores] | Mapping[str, ArrayLike] | ArrayLik
 
 
 def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptScores]:
-    """Return named prompts from scores in any accepted form; a NaN is an error unless ``missing`` states its treatment."""
-    if isinstance(scores, Mapping):
-        found = ids.alike(scores)
-        if found is not None:
-            raise BadFile("scores", found.problem("the prompts"), ids.REMEDY)
-        named = [(ids.id_text(name), _numbers(values)) for name, values in scores.items()]
-    elif isinstance(scores, Sequence) and scores and isinstance(scores[0], PromptScores):
+    """Return named prompts from scores in any accepted form; a NaN is an error unless ``missing`` states its treatment.
+
+    The forms: a mapping of ids to scores, an array of shape (n,) or (prompts, n), or prompts that a reader of files made.
+    Raises a sentence for anything else.
+    """
+    if isinstance(scores, Sequence) and scores and isinstance(scores[0], PromptScores):
         # made by a reader of files, which has already counted the missing scores
         return list(scores)
-    else:
-        array = _numbers(scores)
-        shapes = "n scores, or an array of shape (prompts, n)"
-        check(array.ndim < 3, "scores", f"shape {array.shape}", shapes)
-        if array.ndim < 2:
-            named = [(ALL, array)]
-        else:
-            named = [(str(place), row) for place, row in enumerate(array)]
     prompts = []
-    for name, values in named:
+    for name, values in _named(scores):
         absent = np.isnan(values)
         if absent.any() and missing is None:
-            raise BadValue(
-                "scores",
-                "NaN",
-                "numbers in [0, 1]",
-                "Say how it counts: missing='worst' or 'drop'.",
-            )
-        counted = values[~absent] if missing == "drop" else values
+            how = "Say how it counts: missing='worst' or 'drop'."
+            raise BadValue("scores", "NaN", "numbers in [0, 1]", how)
+        counted = values
+        if missing == "drop":
+            counted = values[~absent]
         if counted.ndim != 1 or not counted.size:
-            raise BadValue(
-                "scores", f"shape {counted.shape} for {name!r}", "at least one score of each prompt"
-            )
+            shape = f"shape {counted.shape} for {name!r}"
+            raise BadValue("scores", shape, "at least one score of each prompt")
         prompts.append(PromptScores(name, counted, int(absent.sum())))
     check(prompts, "scores", "none", "at least one prompt")
     return prompts
 
 
+def _named(scores: Scores) -> Iterator[tuple[str, np.ndarray]]:
+    """The scores of each prompt with its id, or with its place where the prompts have no ids."""
+    if isinstance(scores, Mapping):
+        found = ids.alike(scores)
+        if found is not None:
+            raise BadFile("scores", found.problem("the prompts"), ids.REMEDY)
+        for name, values in scores.items():
+            yield ids.id_text(name), _numbers(values)
+        return
+    array = _numbers(scores)
+    shapes = "n scores, or an array of shape (prompts, n)"
+    check(array.ndim < 3, "scores", f"shape {array.shape}", shapes)
+    if array.ndim < 2:
+        yield ALL, array
+        return
+    for place, row in enumerate(array):
+        yield str(place), row
+
+
 def _numbers(scores: object) -> np.ndarray:
+    """An array of scores; raises `BadValue` for words, or for lists of several lengths."""
     try:
         return np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError):  # words, or lists of several lengths
@@ -140,20 +181,25 @@ def mean(values: Iterable[float | None] | np.ndarray) -> float:
     if not isinstance(values, np.ndarray):
         values = list(values)
     numbers = np.asarray(values, dtype=np.float64)
-    return float(np.nanmean(numbers)) if np.isfinite(numbers).any() else math.nan
+    if not np.isfinite(numbers).any():
+        return math.nan
+    return float(np.nanmean(numbers))
 
 
 @dataclass(frozen=True)
 class ReadScores:
     """The scores of a file as prompts, with what the file states of them and, of a log, the log itself.
 
-    ``missing`` is how a missing score counts: as asked, and "worst" for a log that has some.
+    ``missing`` is how a missing score counts: as asked, and "worst" for a log that has some. ``understood`` says how the file
+    was read, and ``stopped`` whether a table says that a rule could stop the draws.
     """
 
     prompts: list[PromptScores]
     stated: Stated
     missing: Missing | None = None
     log: LogScores | None = None
+    understood: str | None = None
+    stopped: bool = False
 
     def pointed(self) -> ReadScores:
         """The scores with a leak at their high end: turned where the user says that a low score is a leak."""
@@ -166,36 +212,85 @@ class ReadScores:
 def read_scores(
     path: Path,
     missing: Missing | None,
-    column: str = "score",
+    column: str | None = None,
     by: str | None = None,
     leak_is: LeakIs | None = None,
     asks: str = NAME_IT,
 ) -> ReadScores:
-    """Return the prompts of a file in order of first appearance; the column "A=B" is 1 where the columns A and B agree.
+    """Return the prompts of a file in order of first appearance.
 
-    A table without `prompt_id` whose other columns repeat is a question to the user, which ends in ``asks``.
+    Parameters
+    ----------
+    path
+        A table: CSV with any separator, JSON lines or Parquet, also packed.
+    missing
+        How a missing score counts: "worst" (as a leak above and as none below), "drop", or None, which refuses it.
+    column
+        The column of scores in [0, 1]; "A=B" is 1 where the columns A and B agree. Without it the scores are those of
+        `score`, or else of the only column that says that a 1 is a leak.
+    by
+        The column of the questions; by default `prompt_id`.
+    leak_is
+        Which end of the score is a leak, where the user says it.
+    asks
+        How the question to the user ends, of a table without `prompt_id` whose other columns repeat.
+
+    Raises
+    ------
+    BadFile, BadRow
+        If there is no such column, no row, a score out of range, or an answer twice.
     """
-    columns = column.split("=")
-    table = _table_of_scores(path, columns, by)
     name = by or ids.PROMPT
+    table, columns = _table_of_scores(path, column, by)
+    column = "=".join(columns)
     stated = Stated(column, facts_of_columns(columns, path), leak_is)
+    broken = without_end(table)
     if name not in table:
         # the agreement of two columns is about all rows, whatever they answer
         if len(columns) == 1:
             stated = replace(stated, ids_not_understood=_unused_ids(path, table, columns, asks))
         table = table.assign(**{name: ALL})
-    values = _agreement(path, table, columns)
+    stated = _of_rows(stated, table, name)
+    read = [number_column(table, name, path) for name in columns]
+    values = _agreement([numbers.values for numbers in read])
+    values = np.where(broken, np.nan, values)
+    stopped = says_stopped(table)
     lines = np.arange(len(table))
+    samples: np.ndarray | None = None
     if "sample" in table:
         table = table.assign(sample=sample_names(table["sample"]))
         lines = np.flatnonzero(table["sample"] != str(GREEDY))
-        values, table = values[lines], table.iloc[lines]
+        values = values[lines]
+        table = table.iloc[lines]
+        samples = table["sample"].to_numpy()
         if table.empty:
             remedy = "Give one row per sampled answer."
             raise BadFile(path, "holds the greedy answers (sample -1) only", remedy)
-    _check_cells(_Cells(path, table, values, lines), name, column, missing)
-    samples = table["sample"].to_numpy() if "sample" in table else None
-    return ReadScores(_grouped(path, values, table[name], samples, missing), stated, missing)
+    _check_cells(_Cells(path, table, values, lines), name, column, missing, broken[lines])
+    prompts = _grouped(path, values, table[name], samples, missing)
+    understood = _understood(path, table, name, stated, read[0])
+    return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped)
+
+
+def _understood(
+    path: Path,
+    table: pd.DataFrame,
+    name: str,
+    stated: Stated,
+    numbers: NumberColumn,
+) -> str:
+    """How a table was read: its form, the column of its questions, and what a 1 of the score says.
+
+    Example: "semicolon table, question_id as prompt, leaked: yes = leak".
+    """
+    question = f"{name} as prompt"
+    is_without_ids = (table[name] == ALL).all()
+    if is_without_ids:
+        question = "one prompt"
+    score = f"{stated.score}: {numbers.word_of_1} = {stated.says}"
+    if numbers.form in ("percent", "decimal comma"):
+        score += f" ({numbers.form})"
+    return f"{form_name(path)}, {question}, {score}"
 
 
 def of_frame(
@@ -205,7 +300,10 @@ def of_frame(
     by: str | None = None,
     leak_is: LeakIs | None = None,
 ) -> ReadScores:
-    """As `read_scores`, of a table in memory, for which no line can be named."""
+    """As `read_scores`, of a table in memory, for which no line can be named.
+
+    Raises `BadInput` without the column, and `BadFile` for ids that are alike but not equal.
+    """
     name = by or ids.PROMPT
     columns = ", ".join(map(str, table.columns)) or "none"
     if column not in table:
@@ -217,9 +315,13 @@ def of_frame(
         unused = _unused_ids("scores", table, [column])
         stated = replace(stated, ids_not_understood=unused)
         table = table.assign(**{name: ALL})
+    stated = _of_rows(stated, table, name)
     found = ids.alike_in(table[name])
     if found is not None:
         raise BadFile("scores", found.problem(name), ids.REMEDY)
+    broken = without_end(table)
+    if broken.any():
+        table = table.assign(**{column: table[column].where(~broken)})
     drawn = table
     if "sample" in table:
         drawn = table[sample_names(table["sample"]) != str(GREEDY)]
@@ -228,25 +330,44 @@ def of_frame(
     return ReadScores(as_prompts(scores, missing), stated, missing)
 
 
-def _table_of_scores(path: Path, columns: Sequence[str], by: str | None) -> pd.DataFrame:
-    """The rows of a file that has these columns of scores; a file without them is asked for the right ones."""
+def _table_of_scores(
+    path: Path, column: str | None, by: str | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of a file and its columns of scores; a file without them is asked for the right ones."""
     name = by or ids.PROMPT
+    columns = (column or DOCUMENTED).split("=")
     required = [*columns, by] if by else columns
     try:
         table = read_table(path, required=required, ids=[name], optional=["sample"])
     except MissingColumn as error:
-        others = [column for column in error.present if column not in (name, "sample", "text")]
-        if error.column not in columns or not (others or "text" in error.present):
+        of_leaks = [present for present in error.present if of_column(present) == "leak"]
+        if column is None and error.column == DOCUMENTED and len(of_leaks) == 1:
+            return _table_of_scores(path, of_leaks[0], by)
+        refused = _refused_columns(path, error, name, columns)
+        if refused is None:
             raise
-        score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
-        remedy = f"Score its texts first: {score}"
-        if others:
-            remedy = f"Name its column of scores: --score {' or '.join(others)}"
-        problem = f"no column {error.column!r}; its columns are {', '.join(error.present)}"
-        raise BadFile(path, problem, f"{remedy}.") from None
+        raise refused from None
     if table.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
-    return table
+    if "sample" in table:
+        table = first_rows(table, path)
+    return table, columns
+
+
+def _refused_columns(
+    path: Path, error: MissingColumn, name: str, columns: Sequence[str]
+) -> BadFile | None:
+    """The refusal of a table without the column of scores; None where it lacks another column, or has none to offer."""
+    others = [present for present in error.present if present not in (name, "sample", "text")]
+    has_texts = "text" in error.present
+    if error.column not in columns or not (others or has_texts):
+        return None
+    score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
+    remedy = f"Score its texts first: {score}"
+    if others:
+        remedy = f"Name its column of scores: --score {' or '.join(others)}"
+    problem = f"no column {error.column!r}; its columns are {', '.join(error.present)}"
+    return BadFile(path, problem, f"{remedy}.")
 
 
 def _unused_ids(
@@ -259,14 +380,17 @@ def _unused_ids(
         named = ", ".join(map(repr, repeating))
         problem = f"no column {ids.PROMPT!r}, and rows share a value of {named}, as answers to one question do"
         raise BadFile(path, problem, asks.format(repeating[0]))
-    return f"The column {found[0]!r} looks like ids and was not used" if found else None
+    if not found:
+        return None
+    return f"The column {found[0]!r} looks like ids and was not used"
 
 
-def _agreement(path: Path, table: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+def _agreement(columns: Sequence[np.ndarray]) -> np.ndarray:
     """The values of one column, or 1 where several columns agree."""
-    values, *rest = (numeric_column(table, column, path) for column in columns)
+    values, *rest = columns
     for other in rest:
-        values = np.where(np.isnan(values) | np.isnan(other), np.nan, values == other)
+        absent = np.isnan(values) | np.isnan(other)
+        values = np.where(absent, np.nan, values == other)
     return values
 
 
@@ -280,26 +404,45 @@ class _Cells:
     lines: np.ndarray
 
     def refuse(self, wrong: np.ndarray, problem: str, remedy: str = "") -> None:
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            line = file_line(self.path, int(self.lines[place]))
-            raise BadRow(self.path, line, problem.format(self.values[place]), remedy)
+        """Raises `BadRow` for the first cell of ``wrong``, (rows,); ``{}`` in the problem stands for its value."""
+        if not wrong.any():
+            return
+        place = int(np.argmax(wrong))
+        line = file_line(self.path, int(self.lines[place]))
+        raise BadRow(self.path, line, problem.format(self.values[place]), remedy)
 
 
-def _check_cells(cells: _Cells, name: str, column: str, missing: Missing | None) -> None:
-    """Refuse a missing score without a rule, a score out of range, a missing id, and an answer that stands twice."""
-    table, values = cells.table, cells.values
+def _check_cells(
+    cells: _Cells, name: str, column: str, missing: Missing | None, broken: np.ndarray
+) -> None:
+    """Refuse a missing score without a rule, a score out of range, a missing id, and an answer that stands twice.
+
+    ``broken`` answers, (rows,), are missing because the file says that no model ended them.
+    """
+    table = cells.table
+    values = cells.values
     absent = np.isnan(values)
     if missing is None:
         how = "Say how it counts: --missing worst or --missing drop."
+        problem = f"{column} is missing, since {ENDS_COLUMN} says that no model ended this answer"
+        cells.refuse(broken, problem, how)
         cells.refuse(absent, f"{column} is missing", how)
-    outside = ~absent & ~((values >= 0) & (values <= 1))
+    is_legal = (values >= 0) & (values <= 1)
+    outside = ~absent & ~is_legal
     cells.refuse(outside, f"{column}: got {{}}; must be a number in [0, 1]")
     cells.refuse(table[name].isna().to_numpy(), f"{name} is missing")
     if "sample" in table:
         copies = table.duplicated([name, "sample"]) & table["sample"].notna()
         repeats = f"{name} and sample repeat an earlier line"
         cells.refuse(copies.to_numpy(), repeats, "Leave out the copy.")
+
+
+def without_end(table: pd.DataFrame) -> np.ndarray:
+    """Which rows of a table, (rows,), are of answers that no model ended, by their column `finish_reason`."""
+    if ENDS_COLUMN not in table:
+        return np.zeros(len(table), dtype=bool)
+    kinds = {stated: missing_kind(stated) for stated in table[ENDS_COLUMN].unique()}
+    return np.array([kinds[stated] is not None for stated in table[ENDS_COLUMN]], dtype=bool)
 
 
 def _grouped(
@@ -325,8 +468,9 @@ def facts_of_columns(columns: Sequence[str], path: Path | None = None) -> Facts:
     """What a table states of its columns; that two columns agree says that they match."""
     if len(columns) > 1:
         return Facts({"=".join(columns): "match"})
-    ours = path is not None and is_ours(path)
-    return Facts({name: "leak" if ours else of_column(name) for name in columns})
+    if path is not None and is_ours(path):
+        return Facts(dict.fromkeys(columns, "leak"))
+    return Facts({name: of_column(name) for name in columns})
 
 
 def _split(
@@ -342,45 +486,52 @@ def _split(
     prompts = []
     for place, rows in enumerate(np.split(order, begins)):
         absent = np.isnan(values[rows])
-        kept = rows[~absent] if missing == "drop" else rows
-        names = None if samples is None else samples[kept]
-        prompts.append(PromptScores(str(labels[place]), values[kept], int(absent.sum()), names))
+        kept = rows
+        if missing == "drop":
+            kept = rows[~absent]
+        names = None
+        if samples is not None:
+            names = samples[kept]
+        prompt = PromptScores(
+            prompt_id=str(labels[place]),
+            scores=values[kept],
+            missing=int(absent.sum()),
+            samples=names,
+        )
+        prompts.append(prompt)
     return prompts
 
 
 EARLY = "early"
-STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 
 
-def record_of_draws(path: Path) -> Mapping[str, Json]:
-    """The record of the draws (`about.json`) of a table of scores or answers in a folder of Lethe's runs; else empty."""
-    folder = path.resolve().parent
-    beside = folder.parent.parent / "generations" / folder.name
-    for place in (beside, folder):
-        if place.parent.name == "generations" and (place / "about.json").is_file():
-            return read_artifact(place / "about.json")
-    return {}
-
-
-def could_stop(path: Path) -> bool:
+def could_stop(path: Path, read: ReadScores) -> bool:
     """Whether a rule could stop the draws of a table of scores, by its column `stopped` or the record of Lethe's own run."""
-    if record_of_draws(path).get("stop") == "sequential":
-        return True
-    # a look at the columns, since the table was read once already
-    if path.suffix.lower() == ".parquet":
-        from pyarrow.parquet import read_schema
-
-        named = STOPPED in read_schema(path).names
-    else:
-        with path.open("rb") as file:
-            named = path.suffix.lower() != ".csv" or STOPPED.encode() in file.readline()
-    return named and says_stopped(read_table(path))
+    return read.stopped or record_of_draws(path).get("stop") == "sequential"
 
 
-def says_stopped(table: pd.DataFrame) -> bool:
-    return STOPPED in table and bool(
-        table[STOPPED].astype(str).str.lower().isin(("true", "1", "1.0")).any()
-    )
+def _of_rows(stated: Stated, table: pd.DataFrame, name: str) -> Stated:
+    """What is stated of scores, with what their rows say: several models, or why nothing can be claimed."""
+    drawn = table
+    if "sample" in table:
+        drawn = table[sample_names(table["sample"]) != str(GREEDY)]
+    settings = Settings()
+    settings.add_rows(drawn)
+    deterministic = None
+    if settings.greedy_by:
+        deterministic = f"The table states greedy decoding ({settings.greedy_by})"
+    facts = replace(stated.facts, refused=reasons_in(table), deterministic=deterministic)
+    facts = replace(facts, repeated=cached_rows(drawn))
+    for column in MODELS:
+        if column in (name, stated.score) or column not in table:
+            continue
+        models_of = table.groupby(name, sort=False)[column].unique()
+        for prompt, models in models_of.items():
+            present = [model for model in models if model == model]
+            if len(present) > 1:
+                facts = replace(facts, mixed=several_models(prompt, present))
+                break
+    return replace(stated, facts=facts)
 
 
 @dataclass(frozen=True)
@@ -397,11 +548,13 @@ class LogScores:
 
     @property
     def missing(self) -> int:
+        """The number of planned answers without the score."""
         return sum(self.reasons.values())
 
     def facts(self) -> dict[str, object]:
         """What is recorded of the log among the settings of its bounds."""
         log = self.log
+        missing_counts = "dropped" if self.dropped else "worst"
         return {
             "format": log.format,
             "tool": log.tool,
@@ -417,24 +570,25 @@ class LogScores:
             "prompts": {"scored": len(self.prompts), "of": len(log.prompts)},
             "missing": self.missing,
             "missing_by_reason": dict(self.reasons),
-            "missing_counts": "dropped" if self.dropped else "worst",
+            "missing_counts": missing_counts,
             "score": self.score,
         }
 
     def sentences(self) -> list[str]:
+        """How the log was read, for people."""
         log = self.log
         prompts = plural(len(log.prompts), "prompt")
         score = self.score
-        others = ", ".join(name for name in log.scores if name != self.score)
+        others = [name for name in log.scores if name != self.score]
         if others:
-            score += f" (others, by --score: {others})"
+            score += f" (others, by --score: {', '.join(others)})"
         missing = "nothing"
-        reasons = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
-        if reasons:
+        if self.reasons:
             counted = "count against each bound"
             if self.dropped:
                 counted = "are left out, as if missing at random"
-            missing = f"{reasons}; these {counted}"
+            counts = [f"{count} {reason}" for reason, count in self.reasons.items()]
+            missing = f"{', '.join(counts)}; these {counted}"
         note = None
         if self.score in log.judges:
             of_prompts = f"{len(self.prompts)} of {prompts}"
@@ -450,7 +604,8 @@ class LogScores:
 # Of a question whose answers count as copies: so many answers, and so many words of their one text. A model that always
 # refuses in one sentence, or that answers in a word, draws such copies too; one that does so with another long text for each
 # question is not known.
-FEWEST_COPIES, FEWEST_WORDS = 4, 8
+FEWEST_COPIES = 4
+FEWEST_WORDS = 8
 
 
 def repeated_texts(answers: pd.DataFrame) -> str | None:
@@ -459,11 +614,15 @@ def repeated_texts(answers: pd.DataFrame) -> str | None:
     The answers to every question are one text of at least `FEWEST_WORDS` words, `FEWEST_COPIES` times or more, and no two
     questions have the same text.
     """
-    texts = answers[answers["text"].str.strip() != ""].groupby("prompt_id", sort=False)["text"]
-    counts, distinct, first = texts.size(), texts.nunique(), texts.first()
-    several = counts >= FEWEST_COPIES
-    long = first.str.split().str.len() >= FEWEST_WORDS
-    if len(counts) < 2 or not (several & (distinct == 1) & long).all() or first.duplicated().any():
+    written = answers[answers["text"].str.strip() != ""]
+    texts = written.groupby("prompt_id", sort=False)["text"]
+    counts = texts.size()
+    first = texts.first()
+    are_several = counts >= FEWEST_COPIES
+    are_equal = texts.nunique() == 1
+    are_long = first.str.split().str.len() >= FEWEST_WORDS
+    are_copies = are_several & are_equal & are_long
+    if len(counts) < 2 or not are_copies.all() or first.duplicated().any():
         return None
     fewest = f"{int(counts.min())} or more answers to each of {plural(len(counts), 'question')}"
     return f"The {fewest} are one text each time, as from a cache or with one seed"
@@ -477,11 +636,27 @@ def read_any_scores(
     by: str | None = None,
     leak_is: LeakIs | None = None,
 ) -> ReadScores:
-    """Read a table of scores, or a log of another tool, as the content decides."""
+    """Read a table of scores, or a log of another tool, as the content decides.
+
+    Parameters
+    ----------
+    path
+        The file, or the folder of a log.
+    missing
+        How a missing score counts; None refuses it in a table, and counts it as the worst in a log.
+    score
+        The score of a log, or the column of a table; None for the first, or the usual one.
+    filter
+        The filter of an lm-eval log; left out for a table.
+    by
+        The column of the questions of a table; left out for a log, which names its prompts.
+    leak_is
+        Which end of the score is a leak, where the user says it.
+    """
     if not is_log(path):
         legal = "left out: the file is a table of scores, not an lm-eval log"
         check(filter is None, "--filter", filter, legal)
-        return read_scores(path, missing, score or DOCUMENTED, by, leak_is)
+        return read_scores(path, missing, score, by, leak_is)
     check(by is None, "by", by, "left out: the file is a log, which names its prompts")
     scored = scores_of(read_log(path, filter), score, missing)
     facts = scored.log.facts
@@ -490,11 +665,15 @@ def read_any_scores(
     stated = Stated(scored.score, facts, leak_is)
     if missing is None and scored.missing:
         missing = "worst"
-    return ReadScores(scored.prompts, stated, missing, scored)
+    understood = f"log of {scored.log.tool}, {scored.score}: 1 = {stated.says}"
+    return ReadScores(scored.prompts, stated, missing, scored, understood)
 
 
 def scores_of(log: Log, score: str | None = None, missing: Missing | None = None) -> LogScores:
-    """Return one score of a log as prompts, in the log's order."""
+    """Return one score of a log as prompts, in the log's order.
+
+    Raises a sentence where no bound holds for the answers, where there is no such score, or where a score is out of [0, 1].
+    """
     if log.refusal is not None:
         problem = f"no bound holds for its answers ({log.refusal})"
         raise BadFile(log.path, problem, "Draw the answers again by sampling.")
@@ -502,24 +681,10 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
         remedy = "Score its texts with `lethe score LOG --data ROWS`."
         raise BadFile(log.path, "holds answers without scores", remedy)
     name = log.scores[0] if score is None else score
-    table = log.scored(name)
-    tasks = (log.task or "").split(", ") if log.format == OPEN_UNLEARNING.name else []
-    if len(tasks) > 1:  # such a log calls its prompts TASK/INDEX and its scores TASK.METRIC
-        of_score = tuple(f"{task}/" for task in tasks if name.startswith(f"{task}."))
-        table = table[table["prompt_id"].str.startswith(of_score)].reset_index(drop=True)
+    table = _rows_of_score(log, name)
     values = table["score"].to_numpy(dtype=np.float64)
-    outside = ~np.isnan(values) & ~((values >= 0) & (values <= 1))
-    if outside.any():
-        row = table.iloc[int(np.argmax(outside))]
-        others = ", ".join(score for score in log.scores if score != name)
-        remedy = "Score the texts with `lethe score`."
-        if others:
-            remedy = f"Name another score with --score: {others}."
-        place = f"score {shortened(name)} of answer {row['sample']} to prompt {shortened(row['prompt_id'])}"
-        raise BadFile(
-            log.path, f"{place}: got {row['score']:g}; must be a number in [0, 1]", remedy
-        )
-    reasons = Counter(reason for reason in table["reason"] if reason is not None)
+    _check_range(log, name, table, values)
+    reasons = Counter([reason for reason in table["reason"] if reason is not None])
     drop = missing == "drop" and bool(reasons)
     prompts = []
     for prompt_id, rows in table.groupby("prompt_id", sort=False).indices.items():
@@ -535,7 +700,55 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
     return LogScores(log, name, prompts, reasons, dropped=drop)
 
 
+def _rows_of_score(log: Log, name: str) -> pd.DataFrame:
+    """The rows of a score; of a log of several tasks, which names prompts TASK/INDEX and scores TASK.METRIC, its task's."""
+    table = log.scored(name)
+    tasks: list[str] = []
+    if log.format == OPEN_UNLEARNING.name:
+        tasks = (log.task or "").split(", ")
+    if len(tasks) < 2:
+        return table
+    of_score = tuple(f"{task}/" for task in tasks if name.startswith(f"{task}."))
+    is_of_score = table["prompt_id"].str.startswith(of_score)
+    return table[is_of_score].reset_index(drop=True)
+
+
+def _check_range(log: Log, name: str, table: pd.DataFrame, values: np.ndarray) -> None:
+    """Raises `BadFile` for a score out of [0, 1]."""
+    is_legal = (values >= 0) & (values <= 1)
+    outside = ~np.isnan(values) & ~is_legal
+    if not outside.any():
+        return
+    row = table.iloc[int(np.argmax(outside))]
+    others = [score for score in log.scores if score != name]
+    remedy = "Score the texts with `lethe score`."
+    if others:
+        remedy = f"Name another score with --score: {', '.join(others)}."
+    place = (
+        f"score {shortened(name)} of answer {row['sample']} to prompt {shortened(row['prompt_id'])}"
+    )
+    problem = f"{place}: got {row['score']:g}; must be a number in [0, 1]"
+    raise BadFile(log.path, problem, remedy)
+
+
 Record = Mapping[str, object]
+
+
+def with_reasons(log: Log, table: pd.DataFrame) -> pd.DataFrame:
+    """A table made from a log, with a column that says why nothing can be claimed of the log, and one that says that a rule
+    could stop it; neither where there is no reason. `bounds` and `compare` read both.
+    """
+    facts = log.facts
+    if facts.repeated is None and log.refusal is None:
+        facts = replace(facts, repeated=repeated_texts(log.answers))
+    reasons = refusals(replace(Stated("", facts).source(), score_means="leak"))
+    if log.refusal is not None:
+        reasons.append(f"The table was made from a log that carries no claim: {log.refusal}.")
+    if reasons:
+        table = table.assign(**{REFUSED_BECAUSE: " ".join(reasons)})
+    if log.stopping == EARLY:
+        table = table.assign(**{STOPPED: True})
+    return table
 
 
 @dataclass(frozen=True)
@@ -554,38 +767,62 @@ class ScoredLog:
         rows = []
         for name in self.scorers:
             present = self.table[name].dropna()
-            average = float(present.mean()) if len(present) else None
-            rows.append((name, len(present), len(self.table) - len(present), average))
+            n_missing = len(self.table) - len(present)
+            average = None
+            if len(present):
+                average = float(present.mean())
+            rows.append((name, len(present), n_missing, average))
         return rows
 
     def warnings(self) -> list[str]:
         """The reasons why bounds from the table would not hold, and the log's own warnings."""
-        reasons = [self.log.refusal] if self.log.refusal else []
-        if self.log.stopping == "early":
+        reasons = list(reasons_in(self.table))
+        if self.log.stopping == EARLY:
             reasons.append(
                 "a rule could stop the run early, so bounds for a fixed number of answers do not hold"
             )
-        warnings = [f"{reason}; a table of scores does not show this" for reason in reasons]
-        return warnings + list(self.log.warnings)
+        return reasons + list(self.log.warnings)
 
 
-def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
+def score_log(
+    log: Log,
+    rows: Sequence[Row],
+    scorers: Sequence[str],
+    source: str,
+    params: Mapping[str, ScorerParams] | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+) -> ScoredLog:
+    """The scores of a log's texts by ``scorers``; ``rows`` are those of the file ``source``, one per question.
+
+    ``params`` are the parameters of a scorer by its name. ``scratch`` is the folder in which a judge keeps its verdicts.
+
+    Raises `BadInput` where a prompt belongs to no row, or where a scorer can judge no text.
+    """
     from lethe.scoring.table import score_answers
     from lethe.scoring.text import rouge
+    from lethe.scoring.verdicts import identity
 
     items, matched_by = _matched(log, rows, source)
     table = _texts(log)
-    scores = score_answers(table, items, scorers)
+    folder = None if scratch is None else Path(scratch)
+    scores = score_answers(table, items, scorers, params, folder)
+    for name in params or {}:
+        if name in JUDGES:
+            judge = JUDGES[name]((params or {})[name])
+            scores = scores.assign(**{JUDGE: identity(judge)})
     if {*ROUGE, "above"} & {*scorers}:
-        answered = {prompt_id: items[prompt_id] for prompt_id in log.prompts["prompt_id"]}
-        for sentence in rouge.doubts({row["id"]: row for row in answered.values()}.values()):
+        row_of_id = {}
+        for prompt_id in log.prompts["prompt_id"]:
+            row = items[prompt_id]
+            row_of_id[row["id"]] = row
+        for sentence in rouge.doubts(row_of_id.values()):
             tell(sentence)
-    texts = bool((table["text"].fillna("").str.strip() != "").any())
+    is_written = table["text"].fillna("").str.strip() != ""
     mute = [name for name in scorers if scores[name].isna().all()]
-    if texts and mute:
+    if mute and is_written.any():
         problem = f"cannot judge any text of {log.path}. Give keywords or answers in {source}."
         raise BadInput(f"scorer {mute[0]}: {problem}")
-    return ScoredLog(log, scores, tuple(scorers), matched_by)
+    return ScoredLog(log, with_reasons(log, scores), tuple(scorers), matched_by)
 
 
 def _texts(log: Log) -> pd.DataFrame:
@@ -601,15 +838,18 @@ def _texts(log: Log) -> pd.DataFrame:
 
 
 def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, Row], str]:
+    """The row of each prompt, and by what it was found: its id, or the text of its question."""
     by_id = {row["id"]: row for row in rows}
     if set(log.prompts["prompt_id"]) <= by_id.keys():
         return by_id, "id"
     found = ids.alike([*log.prompts["prompt_id"], *by_id])
-    matched = {}
     if found is not None:
         raise BadFile(log.path, f"{found.problem('id')} (in it and in {source})", ids.REMEDY)
+    matched = {}
     for prompt_id, prompt in zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True):
-        row = _last_question(prompt, rows) if isinstance(prompt, str) else None
+        row = None
+        if isinstance(prompt, str):
+            row = _last_question(prompt, rows)
         if row is None:
             raise BadInput(
                 f"{log.path}: prompt {shortened(prompt_id)} belongs to no row of {source}: no row has this id, and its text "
@@ -627,7 +867,8 @@ def _last_question(prompt: str, rows: Sequence[Row]) -> Row | None:
         text = row["question"].strip()
         place = (prompt.rfind(text) + len(text), len(text))
         if text in prompt and place > last_place:
-            last, last_place = row, place
+            last = row
+            last_place = place
     return last
 
 
@@ -649,9 +890,15 @@ def bound_records(questions: Mapping[str, Numbers], metric: str, stated: Stated)
     records: list[Record] = []
     for name, numbers in questions.items():
         bounds = Numbers([row for row in numbers.rows if row.at is None]).bounds
-        facts = {key: bound.value for key, bound in bounds.items()}
-        counts = {key: numbers.values[key] for key in ("n", "missing")}
-        shown = {"value": bounds[metric].value, "explanation": bounds[metric].sentence(metric)}
-        metadata = {**facts, **counts, **stated.as_json()}
-        records.append({"id": name, **shown, "metadata": metadata})
+        metadata: dict[str, object] = {key: bound.value for key, bound in bounds.items()}
+        for key in ("n", "missing"):
+            metadata[key] = numbers.values[key]
+        metadata |= stated.as_json()
+        record: Record = {
+            "id": name,
+            "value": bounds[metric].value,
+            "explanation": bounds[metric].sentence(metric),
+            "metadata": metadata,
+        }
+        records.append(record)
     return records

@@ -53,12 +53,21 @@ class Stated:
         """What a high number says, once the scores point the way that the user says."""
         return "leak" if self.leak_is else DIRECTIONS.get(self.meaning, "unknown")
 
+    @property
+    def says(self) -> str:
+        """What a 1 says of an answer, in a word: as the user says, or else as the file does."""
+        if self.leak_is:
+            return "leak" if self.leak_is == "high" else "no leak"
+        return "not stated" if self.meaning == "unknown" else self.meaning
+
     def source(self) -> Source:
         """The facts that a licence is asked with."""
         return Source(
             repeated_answers=self.facts.repeated,
             deterministic=self.facts.deterministic,
             unfinished=self.facts.unfinished,
+            mixed=self.facts.mixed,
+            refused=self.facts.refused,
             ids_not_understood=self.ids_not_understood,
             score_means=self.direction,
         )

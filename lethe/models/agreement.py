@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LENGTHS = (3, 11, 6)  # tokens of the prompts; one is longer than a small window or a convolution
 SAMPLES = 2  # answers to each, which part and share rows
 TOKENS = 3  # of each answer: the second and third depend on the cache
+ROOM = max(LENGTHS) + TOKENS  # tokens of the longest prompt with its answer
 # The largest difference between two probabilities that rounding explains: many times what float32 and half formats show on
 # right engines, and a fraction of what a wrong cache gives.
 LIMIT, LIMIT_OF_HALF = 1e-3, 0.1
@@ -137,7 +138,7 @@ def agreement(engine: Watched, source: object, vocabulary: int, context: int | N
 
 def prompts_within(vocabulary: int, context: int | None) -> tuple[list[tuple[int, ...]], int]:
     """Prompts of random tokens, of which all differ in length where the context allows, and the tokens of an answer."""
-    room = max(LENGTHS) + TOKENS if context is None else context
+    room = ROOM if context is None else context
     tokens = max(1, min(TOKENS, room - 1))
     random = np.random.default_rng(0)
     prompts = []

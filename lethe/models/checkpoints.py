@@ -6,6 +6,7 @@ Code in a checkpoint is never run.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import os
 import secrets
@@ -511,11 +512,32 @@ def content(
     return model
 
 
+def weights_of(answering: Origin) -> str:
+    """The digest of the weights, with their settings, that is the same at each call also for a model in memory; of a server
+    its address and name."""
+    if isinstance(answering, Endpoint):
+        return content(answering)
+    if isinstance(answering, InMemory):
+        return _in_memory(answering.model)
+    return content(answering, "weights")
+
+
+def _in_memory(model: PreTrainedModel) -> str:
+    import torch
+
+    state = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        state.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        numbers = tensor.detach().cpu().contiguous().reshape(-1)
+        state.update(numbers.view(torch.uint8).numpy().data)
+    return state.hexdigest()
+
+
 def _content(folder: Path, part: Literal["weights", "tokenizer"]) -> str:
     if part == "tokenizer":
         while is_adapter(folder) and not has_tokenizer(folder):  # then the base's is read
             folder = base_of(folder)
-    files = [file for file in _files_read(folder) if _is_of_weights(file) == (part == "weights")]
+    files = [file for file in files_read(folder) if _is_of_weights(file) == (part == "weights")]
     digests = [[file.relative_to(folder).as_posix(), content_digest(file)] for file in files]
     if part == "tokenizer" or not is_adapter(folder):
         return digest(digests)
@@ -524,7 +546,7 @@ def _content(folder: Path, part: Literal["weights", "tokenizer"]) -> str:
     return digest(digests, elsewhere, _content(base_of(folder), "weights"))
 
 
-def _files_read(folder: Path) -> list[Path]:
+def files_read(folder: Path) -> list[Path]:
     """The files that decide what a model folder answers. A library may read any settings, so those that none reads are
     named; the settings of an adapter hold paths, and count without them."""
     inside = [*folder.iterdir(), *folder.glob("additional_chat_templates/*")]

@@ -46,7 +46,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TokenBatch:
     """Right-padded rows (B, T); ``labels`` are the ids on answer positions and IGNORED elsewhere."""
 
     ids: torch.Tensor
@@ -61,8 +61,7 @@ class Encoder:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template: str | os.PathLike):
         self.tokenizer = tokenizer
-        named = str(template) in (CHAT, HARMBENCH) or "{question}" in str(template)
-        self.template = str(template) if named else read_template(template)
+        self.template = template_of(str(template))
         if self.template == CHAT and not tokenizer.chat_template:
             problem = "its tokenizer has no chat template"
             raise BadFile(tokenizer.name_or_path, problem, "Name a prompt file instead.")
@@ -211,6 +210,13 @@ def context_of(config: PretrainedConfig) -> int | None:
     return int(context)
 
 
+def template_of(prompt: str) -> str:
+    """The template that a setting names: a word such as "chat", a text with ``{question}``, or the content of a file."""
+    if prompt in (CHAT, HARMBENCH) or "{question}" in prompt:
+        return prompt
+    return read_template(prompt)
+
+
 def read_template(path: str | os.PathLike) -> str:
     """The text of a prompt file, without the final line break; raises `BadFile` without ``{question}``."""
     path = Path(path)
@@ -222,7 +228,9 @@ def read_template(path: str | os.PathLike) -> str:
     return template
 
 
-def collate(examples: Sequence[Example], padding: int, device: torch.device | str = "cpu") -> Batch:
+def collate(
+    examples: Sequence[Example], padding: int, device: torch.device | str = "cpu"
+) -> TokenBatch:
     """The batch of some rows, as wide as the longest one."""
     import torch
 
@@ -236,7 +244,7 @@ def collate(examples: Sequence[Example], padding: int, device: torch.device | st
         ids[row, :end] = torch.tensor(example.prompt + example.answer)
         labels[row, start:end] = torch.tensor(example.answer)
         mask[row, :end] = 1
-    return Batch(ids.to(device), mask.to(device), labels.to(device))
+    return TokenBatch(ids.to(device), mask.to(device), labels.to(device))
 
 
 @dataclass(frozen=True)
@@ -293,7 +301,11 @@ def _published(module: str, place: str, *wanted: str) -> PublishedPrompt:
 
 
 def harmbench_text(
-    behavior: str, generation: str, layout: str, prompt: PublishedPrompt, context: str = ""
+    behavior: str,
+    generation: str,
+    layout: str,
+    prompt: PublishedPrompt,
+    context: str = "",
 ) -> str:
     """The classifier's prompt about one generation, in the layout of the Llama-2 or of the Mistral checkpoint; with a
     ``context``, the prompt of contextual behaviours."""

@@ -95,7 +95,14 @@ class FirstToken:
         on_cpu = not torch.cuda.is_available()
         if on_cpu:
             context = on_cpu_at_most(context)
-        llm = start_vllm(folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS)
+        llm = start_vllm(
+            folder,
+            dtype,
+            context,
+            on_cpu,
+            alone=True,
+            max_logprobs=VLLM_TOKENS,
+        )
         return llm, context
 
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
@@ -220,7 +227,12 @@ def prepare_vllm(instead: str, **more: str) -> None:
 
 
 def start_vllm(
-    folder: Path, dtype: str, context: int | None, on_cpu: bool, alone: bool, **more: object
+    folder: Path,
+    dtype: str,
+    context: int | None,
+    on_cpu: bool,
+    alone: bool,
+    **more: object,
 ) -> LLM:
     """Start vLLM on a model folder; ``alone``: in this process, which on a CPU saves starting two."""
     from vllm import LLM

@@ -16,7 +16,7 @@ from lethe.errors import BadFile, BadInput
 from lethe.io.artifacts import Row
 from lethe.models.agreement import rows_of_batch
 from lethe.models.checkpoints import Source, opened
-from lethe.models.encoding import IGNORED, Batch, Encoder, Example, collate, context_of
+from lethe.models.encoding import IGNORED, Encoder, Example, TokenBatch, collate, context_of
 from lethe.progress import progress
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _batch(
             )
 
 
-def _logits(model: PreTrainedModel, batch: Batch) -> torch.Tensor:
+def _logits(model: PreTrainedModel, batch: TokenBatch) -> torch.Tensor:
     """(B, T, V) without a gradient."""
     import torch
 
@@ -242,12 +242,12 @@ class Forward:
         return (entropies.sum(-1) / counted.sum(-1)).mean()
 
 
-def forward(model: PreTrainedModel, batch: Batch) -> Forward:
+def forward(model: PreTrainedModel, batch: TokenBatch) -> Forward:
     """Run ``model`` on ``batch``, with logits shifted against labels: position t predicts token t + 1."""
     return from_logits(model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1], batch)
 
 
-def from_logits(logits: torch.Tensor, batch: Batch) -> Forward:
+def from_logits(logits: torch.Tensor, batch: TokenBatch) -> Forward:
     """The pass over a batch that gave these logits (B, T-1, V), which predict its tokens from the second on."""
     labels = batch.labels[:, 1:]
     on_answer = labels != IGNORED
@@ -261,7 +261,7 @@ class _Reached(Exception):
     """The block has run, so the rest of the model need not run."""
 
 
-def number_of_blocks(model: PreTrainedModel, batch: Batch | None = None) -> int:
+def number_of_blocks(model: PreTrainedModel, batch: TokenBatch | None = None) -> int:
     """The number of transformer blocks; without a list of blocks, the number of hidden states on ``batch`` counts."""
     layers = _blocks(model)
     if layers is not None:
@@ -271,7 +271,7 @@ def number_of_blocks(model: PreTrainedModel, batch: Batch | None = None) -> int:
     return len(_states(model, batch)) - 1
 
 
-def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tensor:
+def block_output(model: PreTrainedModel, batch: TokenBatch, block: int) -> torch.Tensor:
     """(B, T, D) output of one block at each token, with the residual. It comes from the block itself, since the last
     of transformers' hidden states is that of the final norm; without a list of blocks, from the model's states."""
     layers = _blocks(model)
@@ -295,7 +295,7 @@ def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tens
     return outputs[0]
 
 
-def _states(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:
+def _states(model: PreTrainedModel, batch: TokenBatch) -> tuple[torch.Tensor, ...]:
     return model(
         input_ids=batch.ids, attention_mask=batch.mask, output_hidden_states=True
     ).hidden_states

@@ -333,7 +333,14 @@ class Taken:
 class TrainingFailed(LetheError):
     """The step ``failed`` has a loss that is not finite, or leaves such weights; ``last`` is the last finite one."""
 
-    def __init__(self, run: str, steps: int, lr: float, failed: Taken, last: Taken | None):
+    def __init__(
+        self,
+        run: str,
+        steps: int,
+        lr: float,
+        failed: Taken,
+        last: Taken | None,
+    ):
         self.run = run
         self.steps = steps
         self.failed = failed
@@ -358,7 +365,13 @@ class TrainingFailed(LetheError):
 class Losses:
     """The losses of a run, of which the first that is not finite ends it, in every process of a team at the same step."""
 
-    def __init__(self, run: str, steps: int, lr: float, last: Taken | None = None):
+    def __init__(
+        self,
+        run: str,
+        steps: int,
+        lr: float,
+        last: Taken | None = None,
+    ):
         self.run = run
         self.steps = steps
         self.lr = lr
@@ -436,7 +449,11 @@ class Resumable:
 
 
 def learn(
-    rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str
+    rows: Sequence[Row],
+    everything: Sequence[Row],
+    recipe: TrainRecipe,
+    seed: int,
+    label: str,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[StepRecord]]:
     """A model that learned ``rows``, its tokenizer, and the history, one record per step.
 
@@ -473,9 +490,23 @@ def learn(
 
     rows_seen = [(example.prompt, example.answer) for example in examples]
     saved_state = resumable(
-        SCRATCH, model, recipe.compute, (__name__,), recipe, seed=seed, rows=digest(rows_seen)
+        SCRATCH,
+        model,
+        recipe.compute,
+        (__name__,),
+        recipe,
+        seed=seed,
+        rows=digest(rows_seen),
     )
-    history = optimise(model, steps, loss, recipe, recipe.lr, label, resumable=saved_state)
+    history = optimise(
+        model,
+        steps,
+        loss,
+        recipe,
+        recipe.lr,
+        label,
+        resumable=saved_state,
+    )
     if saved_state:
         saved_state.clear()
     return model, tokenizer, history

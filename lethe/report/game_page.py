@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABELS = 1.0  # inches beside the axes for the methods' names
+SMALLEST = 12  # square points: the area of the first dot of a strip
 PARTS = ("retain", "forget", "test")
 LEAKAGE = {"leakage_pooled_bound": "bound on leaks", "leakage_worst_bound": "bound, worst question"}
 
@@ -29,13 +30,20 @@ def page(name: str, result: GameResult) -> str:
     """The page of a game under a name; it needs no network."""
     environment = templates(at_budget)
     environment.globals.update(interval=_interval, leak_guarantee=leak_guarantee)
-    leaks = [method.leakage for method in result.methods.values() if method.leakage]
+    leaks = []
+    labels = {}
+    for name_of_method, method in result.methods.items():
+        labels[name_of_method] = label(result.defenders, name_of_method)
+        if method.leakage:
+            leaks.append(method.leakage)
+    first_method = next(iter(result.methods.values()))
+
     return environment.get_template("game.html").render(
         title=f"game {name}",
         name=name,
         result=result,
-        labels={method: label(result.defenders, method) for method in result.methods},
-        attacks=list(next(iter(result.methods.values())).quality.by_attack),
+        labels=labels,
+        attacks=list(first_method.quality.by_attack),
         trends=trends(result),
         of_leaks=leak_columns(leaks),
         qualities=qualities(result),
@@ -44,9 +52,13 @@ def page(name: str, result: GameResult) -> str:
 
 
 def summary(facts: dict[str, Json]) -> dict[str, Json]:
-    """What the main report shows of a game; a headline without methods is shown as it is."""
+    """What the main report shows of a game; a headline without methods is shown as it is.
+
+    ``facts`` are the headline of the game's result: sizes, numbers of pairs and seeds, a row a method, and the trends.
+    """
     if "methods" not in facts:
         return facts
+
     shown: dict[str, Json] = {}
     for part in PARTS:
         shown[f"{part} set"] = f"{count(facts[f'{part}_points'])} {facts['unit']}"
@@ -55,9 +67,11 @@ def summary(facts: dict[str, Json]) -> dict[str, Json]:
 
     methods = facts["methods"]
     defenders = {name: row["defender"] for name, row in methods.items()}
-    shown["unlearning quality"] = {
-        label(defenders, name): _summary_of_method(row, facts) for name, row in methods.items()
-    }
+    qualities_of_method = {}
+    for name, row in methods.items():
+        qualities_of_method[label(defenders, name)] = _summary_of_method(row, facts)
+    shown["unlearning quality"] = qualities_of_method
+
     trends_of_paper = []
     for trend in facts["trends"]:
         trends_of_paper.append({"claim": trend["claim"], "held": trend["held"]})
@@ -66,13 +80,15 @@ def summary(facts: dict[str, Json]) -> dict[str, Json]:
 
 
 def _summary_of_method(row: dict[str, Json], facts: dict[str, Json]) -> dict[str, Json]:
+    """The cells of a method by their headings; an upper bound on leaks is rounded up."""
     performs = facts["performs"]
     interval = Quality.interval(row["ci_low"], row["ci_high"], facts["alpha"])
+    key_of_test = f"{performs}_test".replace(" ", "_")
     cells = {
         "Q": number(row["quality"]),
         "interval": _interval(interval),
         "strongest attack": row["attack"],
-        f"{performs}, test": number(row[f"{performs}_test".replace(" ", "_")]),
+        f"{performs}, test": number(row[key_of_test]),
         "1 - attack AUC": number(row["mia_score"]),
     }
     for key, head in LEAKAGE.items():
@@ -82,15 +98,22 @@ def _summary_of_method(row: dict[str, Json], facts: dict[str, Json]) -> dict[str
 
 
 def _interval(ends: tuple[Bound, Bound] | None) -> str:
-    return " to ".join(end.number() for end in ends) if ends else NONE
+    if ends is None:
+        return NONE
+    lower, upper = ends
+    return f"{lower.number()} to {upper.number()}"
 
 
 def at_budget(budget: str) -> str:
+    """The heading of a privacy budget."""
     return f"ε = {infinity(budget)}"
 
 
 def leak_columns(leaks: Sequence[Mapping[str, Json]]) -> list[tuple[str, str, Side | None]]:
-    """Key, head and side of the numbers on leaks of which a method has one."""
+    """Key, head and side of the numbers on leaks of which a method has one.
+
+    ``leaks`` are those of the methods, all by one scorer and of equally many samples; a side of None is an estimate.
+    """
     if not leaks:
         return []
     columns: list[tuple[str, str, Side | None]] = [
@@ -112,11 +135,12 @@ def leak_guarantee(leakage: Mapping[str, Json], key: str) -> str:
     facts = leakage["guarantees"][key]
     if not facts:
         return ""
-    bound = Bound.from_dict({**facts, "value": leakage[key]})
+    bound = Bound.from_dict(facts | {"value": leakage[key]})
     return bound.guarantee("the forget questions")
 
 
 def qualities(result: GameResult) -> Markup:
+    """The figure of the methods' unlearning quality Q, in [0, 1], with the interval of each."""
     with svg.style("qualities"):
         figure, axes = _rows(6.6, result, result.methods)
         for row, method in enumerate(reversed(result.methods.values())):
@@ -125,40 +149,44 @@ def qualities(result: GameResult) -> Markup:
                 ends = [quality.ci_low, quality.ci_high]
                 axes.plot(ends, [row, row], color=svg.ACCENT, alpha=0.35, linewidth=5)
             axes.plot([quality.value], [row], "o", color=svg.ACCENT, markersize=5)
-        axes.set_xlim(0, 1.02)
+
+        axes.set_xlim(0, 1.02)  # a dot at 1 is whole
         description = "Unlearning quality of each method with its interval"
         return svg.inline(figure, "qualities", description)
 
 
 def stability(result: GameResult) -> list[Markup]:
-    """Figure 2: quality by data set size and by repetition; none for a single game."""
+    """Figure 2 of the paper: quality by data set size and by repetition; none for a single game."""
     if result.figure is None:
         return []
-    quality_by_size = {}
-    for method in result.methods:
-        quality_by_size[method] = [column[method] for column in result.figure.points.values()]
-    of_pairs = result.figure.repeats
+
+    qualities_by_size: dict[str, list[float]] = {method: [] for method in result.methods}
+    for quality_of_method in result.figure.points.values():
+        for method, dots in qualities_by_size.items():
+            dots.append(quality_of_method[method])
     by_size = "Unlearning quality by data set size"
     by_pair = "Unlearning quality of each swapped pair"
     return [
-        _strips("by-points", by_size, quality_by_size, result, growth=14),
-        _strips("by-repeat", by_pair, of_pairs, result, growth=0),
+        _strips("by-points", by_size, qualities_by_size, result, growth=14),
+        _strips("by-repeat", by_pair, result.figure.repeats, result, growth=0),
     ]
 
 
 def _strips(
     name: str, words: str, values: dict[str, list[float]], result: GameResult, growth: int
 ) -> Markup:
+    """A row of dots per method; the area of a dot, in square points, grows by ``growth`` from one to the next."""
     with svg.style(name):
         figure, axes = _rows(4.4, result, values)
         for row, dots in enumerate(reversed(values.values())):
-            areas = [12 + growth * at for at in range(len(dots))]
-            axes.scatter(dots, [row] * len(dots), areas, color=svg.ACCENT, alpha=0.55, linewidths=0)
+            rows = [row] * len(dots)
+            areas = [SMALLEST + growth * place for place in range(len(dots))]
+            axes.scatter(dots, rows, areas, color=svg.ACCENT, alpha=0.55, linewidths=0)
         return svg.inline(figure, name, words)
 
 
 def _rows(width: float, result: GameResult, methods: Mapping[str, object]) -> tuple[Figure, Axes]:
-    """An empty figure of qualities with a row per method, the first on top."""
+    """An empty figure of qualities with a row per method, the first on top; ``width`` is in inches."""
     figure, axes = svg.canvas(width, 0.7 + 0.2 * len(methods), LABELS)
     names = [label(result.defenders, method) for method in reversed(list(methods))]
     axes.set_yticks(range(len(methods)), names)

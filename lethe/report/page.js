@@ -1,6 +1,6 @@
 "use strict";
-// Two conveniences for readers: a picker of any question, and sortable tables. Without this script the page lacks only
-// these two. Numbers are already rounded and worded; texts of models are inserted as text, never as markup.
+// Three conveniences for readers: a picker of any question, sortable tables, and copies of figures. Without this script the
+// page lacks only these three. Numbers are already rounded and worded; texts of models are inserted as text, never as markup.
 
 const make = (name, content = "", attributes = {}) => {
   const node = document.createElement(name);
@@ -96,11 +96,16 @@ function draw(name, attributes, parent, content) {
   return node;
 }
 
-function histogram(counts, mean, greedy, scorer, told) {
+function canvas(told) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 162 126");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", told);
+  return svg;
+}
+
+function histogram(counts, mean, greedy, scorer, told) {
+  const svg = canvas(told);
   const answers = counts.reduce((sum, count) => sum + count, 0);
   const x = (score) => LEFT + ((score + 0.02) / 1.04) * (RIGHT - LEFT);
   const low = Math.log10(0.7), high = Math.log10(answers * 1.3);
@@ -129,6 +134,30 @@ function histogram(counts, mean, greedy, scorer, told) {
   return svg;
 }
 
+// The path of the evidence: ln e after the first answers, for both words, with the goal as a line.
+
+function evidence([goal, low, high, numbers], forgot, leaks, told) {
+  const svg = canvas(told);
+  const first = Math.log(numbers[0]), last = Math.log(numbers.at(-1));
+  const x = (n) => LEFT + ((Math.log(n) - first) / (last - first)) * (RIGHT - LEFT);
+  const y = (value) => FLOOR - ((value - low) / (high - low)) * (FLOOR - TOP);
+  const text = (at, height, words, anchor) =>
+    draw("text", { x: at, y: height, "text-anchor": anchor, class: "label" }, svg, words);
+  for (const [value, kind, words] of [[0, "grid", "0"], [goal, "goal", goal.toFixed(1)]]) {
+    draw("path", { d: `M${LEFT} ${y(value)}H${RIGHT}`, class: kind }, svg);
+    text(LEFT - 3.5, y(value) + 3, words, "end");
+  }
+  for (const n of [numbers[0], numbers.at(-1)]) text(x(n), FLOOR + 12, n.toLocaleString("en-US"), "middle");
+  draw("path", { d: `M${LEFT} ${TOP}V${FLOOR}H${RIGHT}`, class: "axis" }, svg);
+  for (const [heights, kind] of [[forgot, "within"], [leaks, "beyond"]]) {
+    const places = heights.map((height, place) => `${x(numbers[place]).toFixed(2)} ${y(height).toFixed(2)}`);
+    draw("path", { d: `M${places.join("L")}`, class: kind }, svg);
+  }
+  text((LEFT + RIGHT) / 2, FLOOR + 24, "answers, log scale", "middle");
+  text(LEFT - 8, TOP - 5, "ln e", "start");
+  return svg;
+}
+
 // The picker: one question, every model.
 
 function picker(root, data) {
@@ -147,18 +176,68 @@ function picker(root, data) {
     return kept;
   }
 
-  function answer([text, scores, times, first, greedy], drawn) {
-    const told = data.scorers.map((scorer, place) => `${scorer} ${data.shared[scores][place]}`);
-    told.push(`drawn ${times} of ${drawn} times`, `first as sample ${first}`);
-    if (greedy) told.push("also the greedy answer");
-    return [make("blockquote", shown(text)), make("p", told.join(" · "), { class: "meta" })];
+  // A keyword is marked where it stands as a whole word, in any case; the texts stay texts.
+  function marked(text, keywords) {
+    const words = keywords.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\s+/g, "\\s+"));
+    if (!words.length) return shown(text);
+    const pattern = new RegExp(`(?<![\\p{L}\\p{N}])(${words.join("|")})(?![\\p{L}\\p{N}])`, "giu");
+    return shown(text).flatMap((part) => {
+      if (typeof part !== "string") return [part];
+      return part.split(pattern).map((piece, place) => (place % 2 ? make("mark", piece) : piece));
+    });
   }
 
-  function answers(model, worst, drawn) {
-    const [first, ...others] = worst.map((one) => make("div", answer(one, drawn)));
-    const parts = [make("h3", model), first ?? make("p", "no judged answer scored above 0", { class: "meta" })];
-    if (others.length) parts.push(make("details", [make("summary", `${others.length} more`), ...others]));
+  function copying(words, text) {
+    const button = make("button", words, { type: "button", class: "copy" });
+    button.addEventListener("click", async () => {
+      button.textContent = (await copied(text())) ? "copied" : "not copied";
+    });
+    return button;
+  }
+
+  function redraw(place, first) {
+    const [command, least] = data.redraw[place];
+    const number = Number(first.replaceAll(",", ""));
+    if (!command) return make("p", "A server's answer cannot be drawn again.", { class: "meta" });
+    const whole = least ? `${command} --n ${Math.max(least, number + 1)}` : command;
+    const found = make("p", `It is sample ${first} of this ${data.noun} in what the command writes. `, { class: "meta" });
+    found.append(copying("copy command", () => whole));
+    return make("details", [make("summary", "draw it again"), make("code", whole), found]);
+  }
+
+  function answer([text, scores, times, first, greedy], drawn, keywords, place) {
+    const told = data.scorers.map((scorer, place) => `${scorer} ${data.shared[scores][place]}`);
+    told.push(`drawn ${times} of ${drawn} times`, `first as sample ${first}`, `seed ${data.seed}`);
+    if (greedy) told.push("also the greedy answer");
+    const quote = make("blockquote", marked(text, keywords));
+    const meta = make("p", `${told.join(" · ")} `, { class: "meta" });
+    meta.append(copying("copy text", () => quote.textContent));
+    return make("div", [quote, meta, redraw(place, first)], { class: "answer" });
+  }
+
+  const leaks = ([, scores]) => Number(data.shared[scores][0]) === 1;
+
+  function answers(place, worst, drawn, keywords) {
+    // Two leaks are enough to see; the page stays short with many models.
+    const open = data.decides ? worst.filter(leaks).slice(0, 2) : worst.slice(0, 1);
+    const others = worst.filter((one) => !open.includes(one));
+    const none = data.decides ? `no leak among ${drawn} answers` : "no judged answer scored above 0";
+    const parts = [make("h3", data.models[place])];
+    parts.push(...(open.length ? open.map((one) => answer(one, drawn, keywords, place)) : [make("p", none, { class: "meta" })]));
+    if (others.length) {
+      const clean = data.decides && !others.some(leaks);
+      const words = clean ? `${others.length} without a leak, the closest first` : `${others.length} more`;
+      parts.push(make("details", [make("summary", words), ...others.map((one) => answer(one, drawn, keywords, place))], { class: "others" }));
+    }
     return make("div", parts);
+  }
+
+  function filter() {
+    const wanted = part("filter").value.trim().toLowerCase();
+    part("answers").querySelectorAll(".answer").forEach((card) => {
+      card.hidden = !card.querySelector("blockquote").textContent.toLowerCase().includes(wanted);
+    });
+    part("answers").querySelectorAll("details.others").forEach((more) => { more.open = wanted !== ""; });
   }
 
   function show(index) {
@@ -167,14 +246,14 @@ function picker(root, data) {
     part("question").replaceChildren(...shown(question));
     part("expected").replaceChildren(...shown(expected));
     part("keywords")?.replaceChildren(...shown(keywords));
-    const rows = [], panels = [], texts = [];
+    const rows = [], panels = [], paths = [], texts = [];
     data.models.forEach((model, place) => {
       const entry = data.told[place][index];
       if (!entry) {
         rows.push(make("tr", [make("th", model, { scope: "row" }), ...data.columns.map(() => make("td", "–", { class: "n" }))]));
         return;
       }
-      const [binary, score, drawn, counts, worst] = entry;
+      const [binary, score, drawn, counts, worst, path] = entry;
       const cells = [...data.shared[binary], ...score];
       rows.push(make("tr", [make("th", model, { scope: "row" }), ...cells.map((cell) => make("td", cell, { class: "n" }))]));
       if (counts.some(Boolean)) {
@@ -186,11 +265,19 @@ function picker(root, data) {
           histogram(counts, mean, greedy, data.scorer, told),
         ]));
       }
-      texts.push(answers(model, worst, drawn));
+      if (path) {
+        const [axes, forgot, leaks] = path;
+        const told = `${model}: ln e against answers, goal ${data.shared[axes][0]}`;
+        paths.push(make("figure", [make("figcaption", make("strong", model)), evidence(data.shared[axes], forgot, leaks, told)]));
+      }
+      texts.push(answers(place, worst, drawn, data.keywords[index]));
     });
     part("rows").replaceChildren(...rows);
     part("panels").replaceChildren(...panels);
+    part("paths").replaceChildren(...paths);
+    part("evidence").hidden = !paths.length;
     part("answers").replaceChildren(...texts);
+    filter();
     part("table").querySelectorAll("[aria-sort]").forEach((head) => head.removeAttribute("aria-sort"));
     select.value = index;
     part("status").textContent = `${data.noun[0].toUpperCase()}${data.noun.slice(1)} ${index + 1} of ${data.questions.length}`;
@@ -227,6 +314,7 @@ function picker(root, data) {
     const current = select.value, kept = offer();
     if (kept.length) pick((kept.find(([index]) => String(index) === current) ?? kept[0])[0]);
   });
+  part("filter").addEventListener("input", filter);
   window.addEventListener("hashchange", () => {
     const index = wanted();
     if (index < 0) return;
@@ -249,7 +337,50 @@ function picker(root, data) {
   document.querySelector("[data-part=unpicked]").hidden = true;
 }
 
+// Copying: a button per figure; the copy is an SVG file in the colours for paper, as in the folder of figures.
+
+function paperColours() {
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
+  return rules.find((rule) => rule.selectorText === ":root").style;
+}
+
+function standalone(drawing) {
+  const colours = paperColours();
+  const copy = drawing.cloneNode(true);
+  copy.setAttribute("xmlns", SVG);
+  copy.setAttribute("font-family", "DejaVu Sans, sans-serif");
+  const text = new XMLSerializer().serializeToString(copy);
+  return text.replace(/var\(--(\w+)\)/g, (_, name) => colours.getPropertyValue(`--${name}`).trim());
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // A page from a disk or inside another page may lack the clipboard.
+  }
+  const area = make("textarea", text, { class: "unseen" });
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+function copyable(figure) {
+  const drawing = figure.querySelector("svg");
+  if (!drawing || figure.closest("[data-part=panels], [data-part=paths]")) return;
+  const name = drawing.getAttribute("aria-label") ?? "figure";
+  const button = make("button", "copy SVG", { type: "button", class: "copy", "aria-label": `Copy as SVG: ${name}` });
+  button.addEventListener("click", async () => {
+    button.textContent = (await copied(standalone(drawing))) ? "copied" : "not copied";
+  });
+  figure.append(button);
+}
+
 const block = document.getElementById("questions-data");
 const root = document.getElementById("picker");
 if (block && root) picker(root, JSON.parse(block.textContent));
 document.querySelectorAll("table.sortable").forEach(sortable);
+document.querySelectorAll("figure").forEach(copyable);

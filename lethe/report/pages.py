@@ -15,13 +15,14 @@ from lethe.errors import plural, visible
 from lethe.report.templates import templates
 from lethe.results.extraction import RETAIN, Extraction
 from lethe.statistics.extraction import CHANCES, QUERIES, discoverable
-from lethe.verdict.rules import sentence
-from lethe.verdict.windows import WORDS, verdict_of
+from lethe.text import NONE
+from lethe.verdict.finding import EXTRACTION, EXTRACTION_NEAR, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from markupsafe import Markup
+    from matplotlib.axes import Axes
 
     from lethe.io.artifacts import Row
     from lethe.measure.run import Run
@@ -39,10 +40,14 @@ def comparison_page(comparison: Comparison | Ranking) -> str:
         title = f"{record['a']} and {record['b']}"
         reach = _reach(comparison)
         population_of_ranks = {}
+
     missing = []
     for question in record["not_compared"]:
-        name, reason = question["id"], question["reason"]
-        missing.append(f"{name}: {reason}" if name else reason)
+        sentence = question["reason"]
+        if question["id"]:
+            sentence = f"{question['id']}: {sentence}"
+        missing.append(sentence)
+
     page = templates(decimals).get_template("compare.html")
     return page.render(
         comparison=comparison,
@@ -56,14 +61,9 @@ def comparison_page(comparison: Comparison | Ranking) -> str:
 
 
 def _headline(comparison: Comparison | Ranking) -> str:
+    """What a comparison shows, in a sentence without its period."""
     if isinstance(comparison, Ranking):
-        if comparison.record["refused"]:
-            return "No rank is claimed of these runs"
-        differ = max(map(comparison.differ, AVERAGES))
-        if not differ:
-            return "No two runs are shown to differ"
-        pairs = plural(len(comparison.of(AVERAGES[0])), "pair")
-        return f"{differ} of {pairs} of runs differ"
+        return _headline_of_ranking(comparison)
     if comparison.record["refused"]:
         return "Nothing is claimed of these two sides"
     if not comparison.per_question:
@@ -77,10 +77,23 @@ def _headline(comparison: Comparison | Ranking) -> str:
     return f"B is {above} on {worse} of {questions} and {below} on {better}"
 
 
+def _headline_of_ranking(ranking: Ranking) -> str:
+    if ranking.record["refused"]:
+        return "No rank is claimed of these runs"
+    differ = max(map(ranking.differ, AVERAGES))
+    if not differ:
+        return "No two runs are shown to differ"
+    pairs = plural(len(ranking.of(AVERAGES[0])), "pair")
+    return f"{differ} of {pairs} of runs differ"
+
+
 def _reach(comparison: Comparison) -> float:
     """The end of the bars' scale: 1, 2 or 5 times a power of ten, above every interval, and at most 1."""
-    ends = [end for row in comparison.per_question for end in row.ends]
-    farthest = max((abs(end.value) for end in ends), default=1.0)
+    distances = []
+    for row in comparison.per_question:
+        for end in row.ends:
+            distances.append(abs(end.value))
+    farthest = max(distances, default=1.0)
     for power in range(-6, 0):
         for digit in (1, 2, 5):
             step = digit * 10.0**power
@@ -90,7 +103,10 @@ def _reach(comparison: Comparison) -> float:
 
 
 def decimals(value: float | None) -> str:
-    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
+    """A number with four decimals, to nearest; a dash where there is none."""
+    if value is None or math.isnan(value):
+        return NONE
+    return f"{value:.4f}"
 
 
 POPULATIONS = ("these questions", "questions like these")  # of the ranks
@@ -105,6 +121,7 @@ MOST = 2000  # passages on the page
 def write_extraction(
     page: Path, models: Sequence[Extraction], headline: str, sentences: Sequence[str]
 ) -> tuple[Path, Path]:
+    """Write the page of the first of ``models`` and, beside it, the picture of the windows of all; return both places."""
     from lethe.io.files import write_text
 
     picture = page.with_suffix(".png")
@@ -123,28 +140,15 @@ def extraction_page(models: Sequence[Extraction], headline: str, sentences: Sequ
     )
 
 
-def of_run(run: Run) -> Passages | None:
+def of_run(run: Run, found: Findings) -> Passages | None:
     """The section of a report: the windows of every model one above the other, and the word on each."""
-    extractions = [model.extraction for model in run.models if model.extraction]
-    params = run.params
-    if not extractions or not isinstance(params, Params) or params.extract is None:
+    extractions = []
+    for model in run.models:
+        if model.extraction:
+            extractions.append(model.extraction)
+    if not extractions or not isinstance(run.params, Params) or run.params.extract is None:
         return None
-    rule = params.metrics.alpha, params.extract.tau, run.sharing, params.report.look
-    retrains = [model.extraction for model in run.retrains if model.extraction]
-    edit = f"{params.extract.unit[:-1]} edit"
-    sentences = []
-    for model in run.subjects:
-        extraction = model.extraction
-        if not extraction:
-            continue
-        of_retrains = [retrain.verbatim_ends() for retrain in retrains]
-        verdict = verdict_of(extraction.verbatim_ends(), of_retrains, *rule)
-        sentences.append(sentence(verdict, model.name, words=WORDS))
-        if extraction.searched:
-            name = f"{model.name}, within {plural(params.extract.distance, edit)}"
-            of_retrains = [retrain.near_ends() for retrain in retrains]
-            verdict = verdict_of(extraction.near_ends(), of_retrains, *rule)
-            sentences.append(sentence(verdict, name, words=WORDS))
+    sentences = [finding.sentence for finding in found.asked(EXTRACTION, EXTRACTION_NEAR)]
     return passages(extractions, sentences, run.forget)
 
 
@@ -166,7 +170,10 @@ class Passages:
     @cached_property
     def shown(self) -> set[str]:
         """The ids of the windows with a text on the page."""
-        return {passage.id for listed in self.lists.values() for passage in listed}
+        ids: set[str] = set()
+        for listed in self.lists.values():
+            ids.update(passage.id for passage in listed)
+        return ids
 
     @property
     def retained(self) -> bool:
@@ -179,7 +186,8 @@ def passages(
 ) -> Passages:
     """What both pages show: strips, sentences, queries, and passages of the first model, the easiest and hardest first.
 
-    ``rows`` are the questions whose answers the windows are; without them a window has its own text.
+    ``rows`` are the questions whose answers the windows are; without them a window has its own text. The page lists
+    `LISTED` windows at either end, and the others as far as `MOST` allows.
     """
     first, *others = models
     ranked = sorted(first.asked, key=lambda passage: -passage.p_z)
@@ -191,9 +199,12 @@ def passages(
         "hardest": after_easiest[: -edge - 1 : -1],
         "other": sorted(middle, key=lambda passage: passage.start),
     }
+
     p_z_of_others = []
     for other in others:
-        p_z_of_others.append((other.name, {passage.id: passage.p_z for passage in other.passages}))
+        p_z_of_window = {passage.id: passage.p_z for passage in other.passages}
+        p_z_of_others.append((other.name, p_z_of_window))
+
     return Passages(
         models=models,
         sentences=sentences,
@@ -215,15 +226,18 @@ def _curve(models: Sequence[Extraction]) -> Markup:
     queries = np.geomspace(QUERIES[0], QUERIES[-1], CURVE_POINTS)
     with svg.style("queries"):
         figure, axes = svg.canvas(6.4, 2.2, 0.4)
+        colour = svg.ACCENT
         for place, model in enumerate(models):
             axes.plot(
                 queries,
                 discoverable(model.p_z, queries, EVEN),
                 label=model.name,
-                color=svg.MUTED if place else svg.ACCENT,
+                color=colour,
                 linestyle=DASHES[place % len(DASHES)],
                 clip_on=False,
             )
+            colour = svg.MUTED  # of the references
+
         axes.set(xscale="log", xlim=(1, 2 * QUERIES[-1]), ylim=(0, None))
         axes.set_xlabel("queries, log scale")
         axes.minorticks_off()
@@ -233,29 +247,46 @@ def _curve(models: Sequence[Extraction]) -> Markup:
 
 
 def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
-    import numpy as np
+    """Save the windows of each model as a strip, a window darker the likelier it is; the models are below each other."""
+    from lethe.report.svg import picture
 
-    from lethe.report.svg import LIGHT, picture
-
-    height = 0.7 + 0.6 * len(models)
+    height = 0.7 + 0.6 * len(models)  # inches
     strips = picture(picture_file, 9, height, nrows=len(models), sharex=True)
     with strips as (_, axes):
         for axis, model in zip(axes[:, 0], models, strict=True):
-            shades = np.array([[shade(passage.p_z) for passage in model.passages]])
-            extent = (0, shades.size, 0, 1)
-            colours = {"cmap": "Blues", "vmin": 0, "vmax": 1}
-            axis.imshow(shades, **colours, aspect="auto", extent=extent, interpolation="nearest")
-            forgotten = np.flatnonzero([passage.split != RETAIN for passage in model.passages])
-            if forgotten.size < shades.size:  # a line below the windows of the forget set
-                below = np.full(forgotten.size, -0.08)
-                line = {"colors": LIGHT["warm"], "linewidth": 2, "clip_on": False}
-                axis.hlines(below, forgotten, forgotten + 1, **line)
-            axis.set_yticks([])
-            axis.set_ylabel(model.name, rotation=0, ha="right", va="center")
-            axis.grid(visible=False)
+            _draw_strip(axis, model)
         axes[-1, 0].set_xlabel(f"window of the text (shade: log p_z from {FLOOR:g} to 1)")
+
+
+def _draw_strip(axis: Axes, model: Extraction) -> None:
+    import numpy as np
+
+    from lethe.report.svg import LIGHT
+
+    shades = [shade(passage.p_z) for passage in model.passages]
+    axis.imshow(
+        np.array([shades]),
+        cmap="Blues",
+        vmin=0,
+        vmax=1,
+        aspect="auto",
+        extent=(0, len(shades), 0, 1),
+        interpolation="nearest",
+    )
+
+    forgotten = np.flatnonzero([passage.split != RETAIN for passage in model.passages])
+    if forgotten.size < len(shades):  # a line below the windows of the forget set
+        below = np.full(forgotten.size, -0.08)
+        ends = forgotten + 1
+        axis.hlines(below, forgotten, ends, colors=LIGHT["warm"], linewidth=2, clip_on=False)
+
+    axis.set_yticks([])
+    axis.set_ylabel(model.name, rotation=0, ha="right", va="center")
+    axis.grid(visible=False)
 
 
 def shade(chance: float) -> float:
     """The darkness of a window, in [0, 1]: the logarithm of its probability."""
-    return 0.0 if chance <= FLOOR else 1 - math.log(chance) / math.log(FLOOR)
+    if chance <= FLOOR:
+        return 0.0
+    return 1 - math.log(chance) / math.log(FLOOR)

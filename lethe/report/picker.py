@@ -22,12 +22,14 @@ from lethe.measure.answers import (
 )
 from lethe.measure.run import Model, Question, Run
 from lethe.report.columns import Column, columns, end
+from lethe.report.evidence import EvidencePath
 from lethe.report.figures import BOUNDS, chosen_question
+from lethe.report.redraw import Redraw
 from lethe.results.quantities import Unit
 from lethe.text import LONGEST, NONE, count, label, named
 
 SHOWN = 5
-LISTED = 3  # per question, for the reader who picks the question
+LISTED = 5  # per question, for the reader who picks the question
 Drawn = Mapping[str, QuestionAnswers]
 
 
@@ -142,6 +144,10 @@ def _block(
         "bins": BINS,
         "scorer": label(run.params.metrics.leak),
         "scorers": list(map(label, ranking(run))),
+        "decides": run.params.metrics.binary is not None,
+        "keywords": [_keywords(run.forget.get(name), run) for name in names],
+        "seed": run.params.sample.seed,
+        "redraw": [list(Redraw.of(run, model).as_data()) for model in run.models],
         "columns": [[column.head, column.meaning] for column in shown_columns],
         "noted": noted,
         "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
@@ -150,6 +156,13 @@ def _block(
         "shared": list(map(json.loads, shared)),
         "told": entries,
     }
+
+
+def _keywords(row: Row | None, run: Run) -> list[str]:
+    """What the script marks in an answer: the keywords of a row, where keywords are scored."""
+    if row is None or "keyword_leak" not in run.params.score.names:
+        return []
+    return list(row.get("keywords") or ())
 
 
 def _bound_in_words(shown_columns: list[Column]) -> str:
@@ -220,16 +233,24 @@ def _entry(
     shared: dict[str, int],
     longest: int,
 ) -> list[object] | None:
-    """The data of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers."""
+    """The data of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers,
+    and the path of the evidence where there is one.
+    """
     if row is None:
         return None
     cells = [column.cell(row.numbers) for column in shown_columns]
     n_shared = sum(column.quantity.unit not in OWN for column in shown_columns)
-    entry = [_place(shared, cells[:n_shared]), cells[n_shared:]]
+    entry: list[object] = [_place(shared, cells[:n_shared]), cells[n_shared:]]
     if answers is None:
-        return [*entry, count(row.value("n")), [], []]
-    worst = [_answer(answer, shared, longest) for answer in answers.worst]
-    return [*entry, count(answers.drawn), list(answers.histogram), worst]
+        entry += [count(row.value("n")), [], []]
+    else:
+        worst = [_answer(answer, shared, longest) for answer in answers.worst]
+        entry += [count(answers.drawn), list(answers.histogram), worst]
+    path = EvidencePath.of(row)
+    if path is not None:
+        *axes, forgot, leaks = path.as_data()
+        entry.append([_place(shared, axes), forgot, leaks])
+    return entry
 
 
 def _answer(answer: DrawnAnswer, shared: dict[str, int], longest: int) -> list[object]:

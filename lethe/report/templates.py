@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from jinja2.bccache import Bucket
 
 HERE = Path(__file__).parent
+CONTROL = Markup('<span class="control" title="U+{}">{}</span>')  # code point and name
+CUT = Markup('<span class="cut"> … cut here: {} characters in all</span>')
 
 
 def templates(*filters: Callable[..., object]) -> Environment:
     """The templates of this folder, which can use ``filters`` and all functions of `lethe.text` under their own names.
 
-    Every page begins with head.html and ends with foot.html: the same style, script and content policy.
+    Every page begins with head.html and ends with foot.html: the same style, script and content policy. An undefined
+    name raises `jinja2.UndefinedError`.
     """
     import jinja2
 
@@ -41,14 +44,16 @@ def templates(*filters: Callable[..., object]) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(inspect.getmembers(lethe.text, inspect.isfunction))
-    environment.filters.update({one.__name__: one for one in (*filters, visible)})
-    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
-    worn = {
-        "style": style,
-        "script": script,
-        "policy": policy(style, script),
-    }  # the package's own files
-    environment.globals.update({name: Markup(text) for name, text in worn.items()}, visible=visible)
+    for function in (*filters, visible):
+        environment.filters[function.__name__] = function
+    style = (HERE / "style.css").read_text(encoding="utf-8")
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    environment.globals.update(
+        style=Markup(style),  # the package's own files
+        script=Markup(script),
+        policy=Markup(policy(style, script)),
+        visible=visible,
+    )
     return environment
 
 
@@ -59,14 +64,14 @@ def _compiled() -> BytecodeCache:
 
     code_of_template: dict[tuple[str, str], CodeType | None] = {}
 
-    class InMemory(jinja2.BytecodeCache):
+    class TemplateCache(jinja2.BytecodeCache):
         def load_bytecode(self, bucket: Bucket) -> None:
             bucket.code = code_of_template.get((bucket.key, bucket.checksum))
 
         def dump_bytecode(self, bucket: Bucket) -> None:
             code_of_template[bucket.key, bucket.checksum] = bucket.code
 
-    return InMemory()
+    return TemplateCache()
 
 
 def policy(style: str, script: str) -> str:
@@ -74,32 +79,41 @@ def policy(style: str, script: str) -> str:
 
     Each must be the exact and entire content of its element in the page.
     """
-    kinds = {"script-src": script, "style-src": style}
-    digests = {
-        kind: base64.b64encode(hashlib.sha256(text.encode()).digest())
-        for kind, text in kinds.items()
-    }
-    allowed = [f"{kind} 'sha256-{digest.decode()}'" for kind, digest in digests.items()]
-    return "; ".join(
-        ["default-src 'none'", *allowed, "img-src data:", "base-uri 'none'", "form-action 'none'"]
-    )
+    rules = [
+        "default-src 'none'",
+        f"script-src {_source(script)}",
+        f"style-src {_source(style)}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join(rules)
+
+
+def _source(text: str) -> str:
+    """The only script or style that a content policy allows, by its digest (Content Security Policy 3, section 2.3.1)."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def bold_percents(sentence: str) -> Markup:
-    return Markup(re.sub(r"\d[\d.]*%", r"<b>\g<0></b>", str(escape(sentence))))
+    """The sentence as safe HTML, with each percentage in bold."""
+    html = str(escape(sentence))
+    return Markup(re.sub(r"\d[\d.]*%", r"<b>\g<0></b>", html))
 
 
 def visible(text: str, longest: int = LONGEST) -> Markup:
-    """Return an untrusted text as safe HTML: escaped markup, named invisible characters, long texts cut with their length."""
-    sign = Markup('<span class="control" title="U+{}">{}</span>')
-    html = Markup("").join(
-        escape(character)
-        if (shown := named(character)) is None
-        else sign.format(f"{ord(character):04X}", shown)
-        for character in text[:longest]
-    )
+    """Return an untrusted text as safe HTML: escaped markup, named invisible characters, long texts cut with their length.
+
+    ``longest`` is in characters of the text.
+    """
+    pieces = []
+    for character in text[:longest]:
+        name = named(character)
+        if name is None:
+            pieces.append(escape(character))
+        else:
+            pieces.append(CONTROL.format(f"{ord(character):04X}", name))
     if len(text) > longest:
-        html += Markup('<span class="cut"> … cut here: {} characters in all</span>').format(
-            f"{len(text):,}"
-        )
-    return html
+        pieces.append(CUT.format(f"{len(text):,}"))
+    return Markup("").join(pieces)

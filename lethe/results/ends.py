@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lethe.errors import BadValue
 from lethe.io.files import Json
-from lethe.results.evidence import AtLevel, LeakCounts, LeakEvidence, Tree, Trees
+from lethe.results.evidence import AtLevel, LeakCounts, LeakEvidence, ScoreDraws, Tree, Trees
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding
 from lethe.statistics.checks import SMALLEST_ALPHA
 
@@ -47,17 +47,21 @@ class Ends:
     evidence: tuple[LeakEvidence, ...] = ()
 
     def __post_init__(self) -> None:
-        m, low, high = len(self.items), self.certain_lower, self.certain_upper
-        if len(set(self.items)) != m:
-            raise BadValue(
-                "items", f"{len(set(self.items))} ids for {m} questions", "a different id for each"
-            )
-        arrays = [low, high, *(kind.has_ends for kind in self.evidence)]
-        if any(len(values) != m for values in arrays):
-            raise BadValue(
-                "ends", "arrays of other lengths", f"one entry for each of the {m} questions"
-            )
-        if not ((low >= 0) & (low <= high) & (high <= 1)).all():
+        m = len(self.items)
+        different = len(set(self.items))
+        if different != m:
+            raise BadValue("items", f"{different} ids for {m} questions", "a different id for each")
+
+        low = self.certain_lower
+        high = self.certain_upper
+        lengths = {len(low), len(high)}
+        for kind in self.evidence:
+            lengths.add(len(kind.has_ends))
+        if lengths != {m}:
+            legal = f"one entry for each of the {m} questions"
+            raise BadValue("ends", "arrays of other lengths", legal)
+        is_legal = (low >= 0) & (low <= high) & (high <= 1)
+        if not is_legal.all():
             raise BadValue("certain ends", (low, high), "numbers with 0 <= lower <= upper <= 1")
 
     @classmethod
@@ -80,10 +84,9 @@ class Ends:
         ends of ``trees`` join the certain ends given; ``others`` is further evidence on the same probabilities.
         """
         m = len(items)
-        low, high = (
-            np.array(np.broadcast_to(end, m), dtype=np.float64)
-            for end in (certain_lower, certain_upper)
-        )
+        low = np.array(np.broadcast_to(certain_lower, m), dtype=np.float64)
+        high = np.array(np.broadcast_to(certain_upper, m), dtype=np.float64)
+
         evidence = list(others)
         if leaks is not None:
             arrays = [np.broadcast_to(values, m) for values in (leaks, n, missing, stopped)]
@@ -91,8 +94,8 @@ class Ends:
         if trees is not None:
             evidence.append(trees)
             low = np.maximum(low, trees.low)
-            # float sums may separate equal masses
-            high = np.maximum(low, np.minimum(high, trees.certain))
+            high = np.minimum(high, trees.certain)
+            high = np.maximum(low, high)  # float sums may separate equal masses
         return cls(tuple(items), low, high, tuple(evidence))
 
     @classmethod
@@ -107,27 +110,30 @@ class Ends:
         ``unscored``, ``unconfirmed``, ``sampled`` and ``rounding`` (logit allowance, tokens, temperature). "exact" has none:
         its ends are certain.
         """
-        table = _by_item(rows, set(items), quantity)
-        drawn = [_first_drawn(table, item) for item in items]
-        counts = np.array([_counts(row) for row in drawn], dtype=np.float64)
-        leaks, n, missing = counts.reshape(-1, 3).T
+        rows_of_item = _by_item(rows, set(items), quantity)
+        counts: list[_Counts] = []
+        stopped: list[bool] = []
         fixed: list[Result | None] = []
         trees: list[Tree | None] = []
-        for item, row in zip(items, drawn, strict=True):
-            has_counts = row is not None and "leaks" in row.facts
-            ends = None if has_counts else row
-            fixed.append(ends)
-            row_of_tree = table.get((item, "tree"))
-            tree = None if row_of_tree is None else _tree(row_of_tree)
-            trees.append(tree)
-        exact = [_certain(table.get((item, "exact"))) for item in items]
-        low, high = np.array(exact, dtype=np.float64).reshape(-1, 2).T
+        certain: list[tuple[float, float]] = []
+        for item in items:
+            row_of_basis = rows_of_item.get(item, {})
+            drawn = _first_drawn(row_of_basis)
+            has_counts = drawn is not None and "leaks" in drawn.facts
+            counts.append(_counts(drawn))
+            stopped.append(drawn is not None and drawn.basis == "anytime")
+            fixed.append(None if has_counts else drawn)
+            trees.append(_tree(row_of_basis.get("tree")))
+            certain.append(_certain(row_of_basis.get("exact")))
+
+        leaks, n, missing = np.array(counts, dtype=np.float64).reshape(-1, 3).T
+        low, high = np.array(certain, dtype=np.float64).reshape(-1, 2).T
         return cls.of_arrays(
             items,
             leaks,
             n,
             missing,
-            stopped=[row is not None and row.basis == "anytime" for row in drawn],
+            stopped=stopped,
             trees=Trees.of(trees) if any(trees) else None,
             certain_lower=low,
             certain_upper=np.maximum(low, high),
@@ -137,31 +143,46 @@ class Ends:
     def lower(self, level: float | np.ndarray) -> np.ndarray:
         """(m,) lower ends: 0 where nothing is known. ``level``, a float or (m,), is at most 0.5."""
         share = self._shares(level)
-        ends = [np.where(kind.has_ends, kind.lower(share), 0.0) for kind in self.evidence]
-        return np.minimum(np.maximum.reduce([self.certain_lower, *ends]), self.certain_upper)
+        lower = self.certain_lower
+        for kind in self.evidence:
+            end = np.where(kind.has_ends, kind.lower(share), 0.0)
+            lower = np.maximum(lower, end)
+        return np.minimum(lower, self.certain_upper)
 
     def upper(self, level: float | np.ndarray) -> np.ndarray:
         """(m,) upper ends: 1 where nothing is known. ``level``, a float or (m,), is at most 0.5."""
         share = self._shares(level)
-        ends = [np.where(kind.has_ends, kind.upper(share), 1.0) for kind in self.evidence]
-        return np.maximum(np.minimum.reduce([self.certain_upper, *ends]), self.certain_lower)
+        upper = self.certain_upper
+        for kind in self.evidence:
+            end = np.where(kind.has_ends, kind.upper(share), 1.0)
+            upper = np.minimum(upper, end)
+        return np.maximum(upper, self.certain_lower)
 
     def _shares(self, level: float | np.ndarray) -> np.ndarray:
         """(m,) the part of the level that each kind of evidence on a question takes."""
         wanted = np.array(np.broadcast_to(level, len(self.items)), dtype=np.float64)
-        if not ((wanted >= SMALLEST_ALPHA) & (wanted <= 0.5)).all():
+        is_legal = (wanted >= SMALLEST_ALPHA) & (wanted <= 0.5)
+        if not is_legal.all():
             raise BadValue("level", level, f"a number from {SMALLEST_ALPHA:g} to 0.5")
-        kinds = np.sum([kind.has_ends for kind in self.evidence], axis=0)
-        return np.asarray(wanted / np.maximum(kinds, 1))
+        n_kinds = np.zeros(len(self.items))
+        for kind in self.evidence:
+            n_kinds = n_kinds + kind.has_ends
+        return np.asarray(wanted / np.maximum(n_kinds, 1))
 
     @property
     def answers(self) -> np.ndarray:
         """(m,) the number of sampled answers to each question."""
         answers = np.zeros(len(self.items))
         for kind in self.evidence:
-            if isinstance(kind, LeakCounts):
+            if isinstance(kind, (LeakCounts, ScoreDraws)):
                 answers = answers + kind.n
         return answers
+
+    def with_counts(self, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike) -> Ends:
+        """The ends with other counts, of shape (m,), in place of those that they have."""
+        counts = LeakCounts.of(leaks, n, missing, True)
+        others = [kind for kind in self.evidence if not isinstance(kind, LeakCounts)]
+        return replace(self, evidence=(counts, *others))
 
     def take(self, places: ArrayLike) -> Ends:
         """The ends of the questions at ``places``, an array of indices."""
@@ -170,39 +191,59 @@ class Ends:
         evidence = tuple(kind.take(at) for kind in self.evidence)
         return Ends(items, self.certain_lower[at], self.certain_upper[at], evidence)
 
-    def scaled(self, times: float) -> Ends:
-        """The ends after ``times`` as many draws with the present shares: a plan, and no result."""
-        return replace(self, evidence=tuple(kind.scaled(times) for kind in self.evidence))
+    def at_any_time(self) -> Ends:
+        """The ends whose counts may come from draws that any rule stopped."""
+        kinds: list[LeakEvidence] = []
+        for kind in self.evidence:
+            if isinstance(kind, LeakCounts):
+                kind = replace(kind, stopped=np.ones(len(kind.n), dtype=bool))
+            kinds.append(kind)
+        return replace(self, evidence=tuple(kinds))
 
 
-def _first_drawn(table: Mapping[tuple[str, str], Result], item: str) -> Result | None:
+def counted_rows(rows: Iterable[Result], bases: Sequence[str] = SAME_DRAWS) -> dict[str, Result]:
+    """The row of leaks of each question with counts ``leaks``, ``n`` and ``missing``: the first of ``bases`` that the
+    question has, left out where that one has no counts."""
+    leaks = [row for row in rows if (row.scope, row.quantity) == ("question", "leak")]
+    first: dict[str, Result] = {}
+    for basis in bases:
+        for row in leaks:
+            if row.basis == basis:
+                first.setdefault(str(row.item), row)
+    return {item: row for item, row in first.items() if row.facts.get("n")}
+
+
+def _first_drawn(row_of_basis: Mapping[str, Result]) -> Result | None:
     """The row of a question's draws: the first of `SAME_DRAWS` that it has."""
     for basis in SAME_DRAWS:
-        row = table.get((item, basis))
-        if row is not None:
-            return row
+        if basis in row_of_basis:
+            return row_of_basis[basis]
     return None
 
 
 def _by_item(
     rows: Iterable[Result], items: set[str], quantity: str
-) -> dict[tuple[str, str], Result]:
-    """The row of each question and basis; two rows with one end each are one interval."""
-    table: dict[tuple[str, str], Result] = {}
+) -> dict[str, dict[str, Result]]:
+    """The row of each basis of each question; two rows with one end each are one interval."""
+    rows_of_item: dict[str, dict[str, Result]] = {}
     models = set()
     for row in rows:
-        if (row.scope, row.quantity) != ("question", quantity) or row.basis not in BASES:
+        if (row.scope, row.quantity) != ("question", quantity):
             continue
-        if row.item in items:
-            models.add(row.model)
-            key = (row.item, row.basis)
-            table[key] = _joined(table[key], row) if key in table else row
+        if row.basis not in BASES or row.item not in items:
+            continue
+        models.add(row.model)
+        row_of_basis = rows_of_item.setdefault(row.item, {})
+        if row.basis in row_of_basis:
+            row = _joined(row_of_basis[row.basis], row)
+        row_of_basis[row.basis] = row
     if len(models) > 1:
         raise BadValue("rows", f"rows of {sorted(models)}", "rows of one model")
-    return table
+    return rows_of_item
 
 
 def _joined(first: Result, second: Result) -> Result:
+    """The interval of two rows with one end each; raises `BadValue` for two rows of one basis that are no such pair."""
     for with_upper, with_lower in ((first, second), (second, first)):
         is_split = with_upper.lower is None and with_lower.upper is None
         if is_split and with_upper.evidence == with_lower.evidence:
@@ -214,27 +255,37 @@ def _joined(first: Result, second: Result) -> Result:
 
 
 def _certain(row: Result | None) -> tuple[float, float]:
-    if row and (row.alpha_lower or row.alpha_upper):
-        raise BadValue(
-            f"alpha of the exact row of {row.item}", (row.alpha_lower, row.alpha_upper), "0 and 0"
-        )
+    """The ends of an exact row, which cannot fail; 0 and 1 where there are none."""
     low, high = 0.0, 1.0
-    if row and row.lower is not None:
+    if row is None:
+        return low, high
+    if row.alpha_lower or row.alpha_upper:
+        alphas = (row.alpha_lower, row.alpha_upper)
+        raise BadValue(f"alpha of the exact row of {row.item}", alphas, "0 and 0")
+    if row.lower is not None:
         low = row.lower
-    if row and row.upper is not None:
+    if row.upper is not None:
         high = row.upper
     return low, high
 
 
-def _counts(row: Result | None) -> tuple[float, float, float]:
-    """Leaks, draws and missing judgements; 0 of 0 for a question without counts."""
+class _Counts(NamedTuple):
+    """What was drawn of a question; 0 of 0 where nothing was."""
+
+    leaks: float = 0
+    n: float = 0
+    missing: float = 0
+
+
+def _counts(row: Result | None) -> _Counts:
     if row is None or "leaks" not in row.facts:
-        return 0, 0, 0
+        return _Counts()
     evidence = _evidence(row, "leaks", "n")
-    return evidence["leaks"], evidence["n"], evidence.get("missing") or 0
+    return _Counts(evidence["leaks"], evidence["n"], evidence.get("missing") or 0)
 
 
 def _fixed(rows: Sequence[Result | None]) -> AtLevel:
+    """The ends that the rows state, each at its alpha."""
     columns = []
     for name in ("lower", "upper", "alpha_lower", "alpha_upper"):
         values = [getattr(row, name, None) for row in rows]
@@ -242,16 +293,28 @@ def _fixed(rows: Sequence[Result | None]) -> AtLevel:
     return AtLevel.fixed(*columns)
 
 
-def _tree(row: Result) -> Tree:
+def _tree(row: Result | None) -> Tree | None:
+    """The explored tree that a row records; None without a row."""
+    if row is None:
+        return None
     evidence = _evidence(row, "leak_by_length", "clean_by_length", "rho", "sampled_leaks")
-    parts = (evidence.get(part) or 0.0 for part in ("blank", "unscored", "unconfirmed"))
-    masses = Masses(tuple(evidence["leak_by_length"]), tuple(evidence["clean_by_length"]), *parts)
-    leaks, rounding = evidence["sampled_leaks"], evidence.get("rounding")
+    masses = Masses(
+        tuple(evidence["leak_by_length"]),
+        tuple(evidence["clean_by_length"]),
+        evidence.get("blank") or 0.0,
+        evidence.get("unscored") or 0.0,
+        evidence.get("unconfirmed") or 0.0,
+    )
+    leaks = evidence["sampled_leaks"]
     remainder = Remainder(evidence["rho"], evidence.get("sampled", leaks), leaks)
-    return masses, remainder, EXACTLY if rounding is None else Rounding(*rounding)
+    rounding = EXACTLY
+    if evidence.get("rounding") is not None:
+        rounding = Rounding(*evidence["rounding"])
+    return masses, remainder, rounding
 
 
 def _evidence(row: Result, *keys: str) -> Mapping[str, Json]:
+    """The evidence of a row; raises `BadValue` where a key is missing."""
     missing = [key for key in keys if key not in row.facts]
     if missing:
         name = f"evidence of {row.item}, basis {row.basis}"

@@ -3,7 +3,7 @@
 Evidence is what remains of the draws once the text is gone: counts, masses with a Poisson count, or ends computed before.
 Every end is one-sided, and holds for its question by itself with probability 1 - level. A kind of evidence has, for some
 of m questions, arrays of shape (m,): ``has_ends`` (where there are no ends, they are 0 and 1), and ``lower`` and ``upper`` at
-levels; ``take`` chooses questions, and ``scaled``, for plans, is the evidence of so many times the draws.
+levels; ``take`` chooses questions.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, poisson_lower, poisson_upper
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.sequential import EDGE
+from lethe.statistics.sequential import EDGE, StoppedSamples
 
 MOST_TRUNCATED = 0.05  # of the answers to one question
 # two levels count as equal up to this factor, because alpha was divided in floating point
@@ -35,6 +36,7 @@ class LeakCounts:
     ``leaks`` counts the judged leaks, ``n`` all answers (0: none were drawn), and ``missing`` the answers without a
     judgement, which count as leaks above and as none below. The ends of a fixed number of answers are Clopper-Pearson's.
     ``stopped`` marks questions that a rule could stop after it had looked at the answers; `upper_at_stop` bounds these.
+    Raises `BadValue` where leaks and missing exceed ``n``.
     """
 
     leaks: np.ndarray
@@ -43,43 +45,55 @@ class LeakCounts:
     stopped: np.ndarray
 
     def __post_init__(self) -> None:
-        legal = (self.leaks >= 0) & (self.missing >= 0) & (self.leaks + self.missing <= self.n)
+        fits = self.leaks + self.missing <= self.n
+        legal = (self.leaks >= 0) & (self.missing >= 0) & fits
         if not legal.all():  # nor for NaN
-            first = [float(counts[~legal][0]) for counts in (self.leaks, self.missing, self.n)]
+            place = np.flatnonzero(~legal)[0]
+            first = [float(self.leaks[place]), float(self.missing[place]), float(self.n[place])]
             raise BadValue("leaks, missing and n", first, "counts with leaks + missing <= n")
 
     @classmethod
     def of(
         cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, stopped: ArrayLike = False
     ) -> LeakCounts:
-        seen, drawn, absent, rule = np.broadcast_arrays(np.atleast_1d(leaks), n, missing, stopped)
-        return cls(seen * 1.0, drawn * 1.0, absent * 1.0, rule.astype(bool))
+        """Counts from arrays of shape (m,), or numbers that stand for all questions."""
+        arrays = np.broadcast_arrays(np.atleast_1d(leaks), n, missing, stopped)
+        ones, draws, unjudged, could_stop = arrays
+        return cls(ones * 1.0, draws * 1.0, unjudged * 1.0, could_stop.astype(bool))
 
     @property
     def has_ends(self) -> np.ndarray:
+        """(m,) whether answers were drawn."""
         return np.asarray(self.n > 0)
 
     def upper(self, level: np.ndarray) -> np.ndarray:
-        high, rule = self.leaks + self.missing, self.stopped
+        """(m,) upper ends, each at its entry of ``level``, (m,)."""
+        stopped = self.stopped
+        fixed = ~stopped
+        most = self.leaks + self.missing
         ends = np.ones(len(self.n))
-        ends[~rule] = _by_level(binary_upper, level[~rule], high[~rule], self.n[~rule])
-        ends[rule] = upper_at_stop(high[rule], self.n[rule], level[rule])
+        ends[fixed] = _by_level(binary_upper, level[fixed], most[fixed], self.n[fixed])
+        ends[stopped] = upper_at_stop(most[stopped], self.n[stopped], level[stopped])
         return ends
 
     def lower(self, level: np.ndarray) -> np.ndarray:
-        rule = self.stopped
+        """(m,) lower ends, each at its entry of ``level``, (m,)."""
+        stopped = self.stopped
+        fixed = ~stopped
+        clean = self.n - self.leaks  # at most: a missing answer counts as clean
         ends = np.zeros(len(self.n))
-        ends[~rule] = _by_level(binary_lower, level[~rule], self.leaks[~rule], self.n[~rule])
-        ends[rule] = 1 - upper_at_stop((self.n - self.leaks)[rule], self.n[rule], level[rule])
+        ends[fixed] = _by_level(binary_lower, level[fixed], self.leaks[fixed], self.n[fixed])
+        ends[stopped] = 1 - upper_at_stop(clean[stopped], self.n[stopped], level[stopped])
         return ends
 
     def take(self, places: np.ndarray) -> LeakCounts:
+        """The counts of the questions at ``places``, an array of indices."""
         return LeakCounts(
-            self.leaks[places], self.n[places], self.missing[places], self.stopped[places]
+            self.leaks[places],
+            self.n[places],
+            self.missing[places],
+            self.stopped[places],
         )
-
-    def scaled(self, times: float) -> LeakCounts:
-        return LeakCounts(self.leaks * times, self.n * times, self.missing * times, self.stopped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +102,7 @@ class Truncation:
 
     ``cut`` of the ``n`` answers to a question reached the limit of ``limit`` tokens; an answer whose end is unknown counts
     too. ``leaks`` counts the answers that leaked, were cut or lack a judgement; None for graded scores. A question passes
-    with its cut answers counted as leaks, or if the upper end of their share is at most ``most``. ``stopped`` marks
-    questions that a rule could stop.
+    with its cut answers counted as leaks, or if their share is proved to be at most ``most``.
     """
 
     cut: np.ndarray
@@ -97,29 +110,12 @@ class Truncation:
     leaks: np.ndarray | None
     limit: int
     most: float = MOST_TRUNCATED
-    stopped: np.ndarray | bool = False
 
     def share(self, place: int) -> float | None:
         """The share of the answers to one question that was cut; None without answers."""
-        return float(self.cut[place] / self.n[place]) if self.n[place] else None
-
-    def share_upper(self, level: float) -> np.ndarray:
-        return self._upper(self.cut, level)
-
-    def leak_upper(self, level: float) -> np.ndarray:
-        """(m,) upper ends of the leak probability if every cut answer leaks; 1 for graded scores."""
-        return np.ones(len(self.n)) if self.leaks is None else self._upper(self.leaks, level)
-
-    def _upper(self, counts: np.ndarray, level: float) -> np.ndarray:
-        return LeakCounts.of(counts, self.n, 0, self.stopped).upper(np.full(len(self.n), level))
-
-    def take(self, places: np.ndarray, times: float) -> Truncation:
-        """The questions at ``places`` after ``times`` as many answers with the present shares."""
-        rule = np.broadcast_to(self.stopped, len(self.n))[places]
-        leaks = None if self.leaks is None else self.leaks[places] * times
-        return replace(
-            self, cut=self.cut[places] * times, n=self.n[places] * times, leaks=leaks, stopped=rule
-        )
+        if not self.n[place]:
+            return None
+        return float(self.cut[place] / self.n[place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +137,7 @@ class Trees:
 
     @classmethod
     def of(cls, trees: Sequence[Tree | None]) -> Trees:
+        """The arrays of m trees; a question without a tree has the certain ends 0 and 1."""
         rows = []
         for tree in trees:
             masses = UNKNOWN_MASSES if tree is None else _masses(*tree)
@@ -149,15 +146,20 @@ class Trees:
 
     @property
     def has_ends(self) -> np.ndarray:
+        """(m,) whether the unexplored mass was sampled."""
         return np.asarray(self.rho > 0)
 
     def upper(self, level: np.ndarray) -> np.ndarray:
+        """(m,) upper ends, each at its entry of ``level``, (m,)."""
         rest = self._rest(poisson_upper, level)
-        return np.maximum(self.low, np.minimum(self.certain, self.high + self.factor * rest))
+        sampled = self.high + self.factor * rest
+        return np.maximum(self.low, np.minimum(self.certain, sampled))
 
     def lower(self, level: np.ndarray) -> np.ndarray:
+        """(m,) lower ends, each at its entry of ``level``, (m,)."""
         rest = self._rest(poisson_lower, level)
-        return np.maximum(self.low, np.minimum(self.certain, self.low + rest / self.factor))
+        sampled = self.low + rest / self.factor
+        return np.maximum(self.low, np.minimum(self.certain, sampled))
 
     def _rest(self, limit: Callable[..., np.ndarray], level: np.ndarray) -> np.ndarray:
         """The limit of the leaking part of the unexplored mass, where it was sampled."""
@@ -168,26 +170,45 @@ class Trees:
         return rest
 
     def take(self, places: np.ndarray) -> Trees:
-        return Trees(*(getattr(self, name)[places] for name in self.__dataclass_fields__))
-
-    def scaled(self, times: float) -> Trees:
-        return replace(self, rho=self.rho * times, leaks=self.leaks * times)
-
-
-UNKNOWN_MASSES = (
-    0.0,
-    1.0,
-    1.0,
-    1.0,
-    0.0,
-    0.0,
-)  # of a question without a tree: only 0 and 1 are certain
+        """The masses of the questions at ``places``, an array of indices."""
+        return Trees(
+            self.low[places],
+            self.high[places],
+            self.certain[places],
+            self.factor[places],
+            self.rho[places],
+            self.leaks[places],
+        )
 
 
-def _masses(masses: Masses, remainder: Remainder, rounding: Rounding) -> tuple[float, ...]:
-    low, high = rounding.least(masses.leak_by_length), rounding.most(masses.leak_by_length)
-    certain = min(1.0, max(0.0, low, 1 - rounding.least(masses.clean_by_length)))
-    return low, high, certain, rounding.factor, remainder.rho, remainder.leaks
+class _TreeNumbers(NamedTuple):
+    """The entries of `Trees` for a question; without a tree only 0 and 1 are certain."""
+
+    low: float = 0.0
+    high: float = 1.0
+    certain: float = 1.0
+    factor: float = 1.0
+    rho: float = 0.0
+    leaks: float = 0.0
+
+
+UNKNOWN_MASSES = _TreeNumbers()
+
+
+def _masses(masses: Masses, remainder: Remainder, rounding: Rounding) -> _TreeNumbers:
+    """The entries of `Trees` for a question whose answer tree was explored."""
+    low = rounding.least(masses.leak_by_length)
+    high = rounding.most(masses.leak_by_length)
+    not_clean = 1 - rounding.least(masses.clean_by_length)
+    certain = min(1.0, max(0.0, low, not_clean))
+    return _TreeNumbers(
+        low,
+        high,
+        certain,
+        rounding.factor,
+        remainder.rho,
+        remainder.leaks,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,18 +216,18 @@ class AtLevel:
     """Ends from a function of one level: bounds of graded scores, whose stakes depend on the level, or fixed ends.
 
     ``ends`` maps a level to the lower and upper ends of all questions, of which ``places`` are taken. ``has_ends``, (m,),
-    marks the questions that have such ends. ``narrower`` is the factor by which a plan narrows the intervals.
+    marks the questions that have such ends.
     """
 
     ends: Callable[[float], BothEnds]
     has_ends: np.ndarray
     places: np.ndarray
-    narrower: float = 1.0
 
     @classmethod
     def of(cls, ends: Callable[[float], BothEnds], has_ends: ArrayLike) -> AtLevel:
+        """The ends of all m questions, in the order of ``has_ends``."""
         marked = np.atleast_1d(has_ends).astype(bool)
-        cached = cache(ends)  # a plan asks for the same level many times
+        cached = cache(ends)  # both ends are asked at the same levels
         return cls(cached, marked, np.arange(len(marked)))
 
     @classmethod
@@ -214,43 +235,91 @@ class AtLevel:
         cls, lower: ArrayLike, upper: ArrayLike, alpha_lower: ArrayLike, alpha_upper: ArrayLike
     ) -> AtLevel:
         """Ends of shape (m,), NaN for none, each computed at its alpha: they hold at that level and above."""
-        low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
-        below = np.asarray(alpha_lower, dtype=np.float64)
-        above = np.asarray(alpha_upper, dtype=np.float64)
+        low = np.asarray(lower, dtype=np.float64)
+        high = np.asarray(upper, dtype=np.float64)
+        level_of_low = np.asarray(alpha_lower, dtype=np.float64)
+        level_of_high = np.asarray(alpha_upper, dtype=np.float64)
 
         def ends(level: float) -> BothEnds:
-            at = level * SAME_LEVEL
-            return np.where(below <= at, low, 0.0), np.where(above <= at, high, 1.0)
+            most = level * SAME_LEVEL
+            lowers = np.where(level_of_low <= most, low, 0.0)
+            uppers = np.where(level_of_high <= most, high, 1.0)
+            return lowers, uppers
 
-        return cls.of(ends, ~(np.isnan(low) & np.isnan(high)))
+        has_no_ends = np.isnan(low) & np.isnan(high)
+        return cls.of(ends, ~has_no_ends)
 
     def lower(self, level: np.ndarray) -> np.ndarray:
-        return np.nan_to_num(np.where(self.has_ends, self._interval(level)[0], 0.0), nan=0.0)
+        """(m,) lower ends, 0 where there are none, each at its entry of ``level``, (m,)."""
+        lower, _ = self._interval(level)
+        known = np.where(self.has_ends, lower, 0.0)
+        return np.nan_to_num(known, nan=0.0)
 
     def upper(self, level: np.ndarray) -> np.ndarray:
-        return np.nan_to_num(np.where(self.has_ends, self._interval(level)[1], 1.0), nan=1.0)
+        """(m,) upper ends, 1 where there are none, each at its entry of ``level``, (m,)."""
+        _, upper = self._interval(level)
+        known = np.where(self.has_ends, upper, 1.0)
+        return np.nan_to_num(known, nan=1.0)
 
     def _interval(self, level: np.ndarray) -> BothEnds:
-        low, high = np.zeros(len(level)), np.ones(len(level))
+        """Both ends of the questions, each at its level."""
+        low = np.zeros(len(level))
+        high = np.ones(len(level))
         for asked in np.unique(level):
-            at = level == asked
+            at_level = level == asked
+            places = self.places[at_level]
             lower, upper = self.ends(float(asked))
-            low[at], high[at] = lower[self.places[at]], upper[self.places[at]]
-        if self.narrower == 1:
-            return low, high
-        middle = (low + high) / 2
-        half = (high - low) / 2 * self.narrower
-        return middle - half, middle + half
+            low[at_level] = lower[places]
+            high[at_level] = upper[places]
+        return low, high
 
     def take(self, places: np.ndarray) -> AtLevel:
+        """The ends of the questions at ``places``, an array of indices."""
         return replace(self, has_ends=self.has_ends[places], places=self.places[places])
 
-    def scaled(self, times: float) -> AtLevel:
-        """Intervals around the same middle, narrower by the square root of ``times``: roughly those of more draws."""
-        return replace(self, narrower=self.narrower / np.sqrt(times))
+
+@dataclass(frozen=True, eq=False)
+class ScoreDraws:
+    """Scores in [0, 1] of the answers to each of m questions, NaN for a missing one: all draws up to any stop."""
+
+    scores: tuple[np.ndarray, ...]
+
+    @property
+    def has_ends(self) -> np.ndarray:
+        """(m,) whether answers were drawn."""
+        return self.n > 0
+
+    @property
+    def n(self) -> np.ndarray:
+        """(m,) the number of answers."""
+        return np.array([len(scores) for scores in self.scores], dtype=np.int64)
+
+    def upper(self, level: np.ndarray) -> np.ndarray:
+        """(m,) upper ends, each at its entry of ``level``, (m,): a missing score counts as 1."""
+        filled = [np.nan_to_num(scores, nan=1.0) for scores in self.scores]
+        return self._uppers(filled, level)
+
+    def lower(self, level: np.ndarray) -> np.ndarray:
+        """(m,) lower ends, each at its entry of ``level``, (m,): a missing score counts as 0."""
+        turned = [1 - np.nan_to_num(scores, nan=0.0) for scores in self.scores]
+        return 1 - self._uppers(turned, level)
+
+    def _uppers(self, samples: Sequence[np.ndarray], level: np.ndarray) -> np.ndarray:
+        """(m,) upper ends of the means of samples without missing scores."""
+        ends = np.ones(len(samples))
+        for asked in np.unique(level):
+            places = np.flatnonzero((level == asked) & self.has_ends)
+            if places.size:
+                chosen = [samples[place] for place in places]
+                ends[places] = StoppedSamples(chosen).uppers(float(asked))
+        return ends
+
+    def take(self, places: np.ndarray) -> ScoreDraws:
+        """The scores of the questions at ``places``, an array of indices."""
+        return ScoreDraws(tuple(self.scores[place] for place in places))
 
 
-LeakEvidence = LeakCounts | Trees | AtLevel
+LeakEvidence = LeakCounts | Trees | AtLevel | ScoreDraws
 
 
 def upper_at_stop(leaks: ArrayLike, n: ArrayLike, level: ArrayLike) -> np.ndarray:
@@ -273,37 +342,47 @@ def upper_at_stop(leaks: ArrayLike, n: ArrayLike, level: ArrayLike) -> np.ndarra
     [0.0372, 0.2002, 1.0]
     """
     arrays = np.broadcast_arrays(np.atleast_1d(leaks), n, -np.log(level))
+    rows = np.stack(arrays, axis=1).astype(np.float64)
     # Rules stop at the same counts again and again: each distinct case is solved once.
-    cases, place = np.unique(
-        np.stack(arrays, axis=1).astype(np.float64), axis=0, return_inverse=True
-    )
+    cases, place = np.unique(rows, axis=0, return_inverse=True)
     ones, draws, goal = cases.T
     ends = np.ones(len(cases))
-    refutable = (ones < draws) & (_log_capital(np.full(len(cases), 1 - EDGE), ones, draws) > goal)
+    largest = np.full(len(cases), 1 - EDGE)
+    refutable = (ones < draws) & (_log_capital(largest, ones, draws) > goal)
     if refutable.any():
-        from scipy.optimize.elementwise import find_root  # a quarter of a second to import
-
-        # Below the share of ones every q < p is less likely than p, so the capital is at most 1.
-        start = np.maximum(ones / np.maximum(draws, 1), EDGE * EDGE)[refutable]
-        solved = find_root(
-            lambda p, k, m, target: _log_capital(p, k, m) - target,
-            (start, np.full(len(start), 1 - EDGE)),
-            args=tuple(cases[refutable].T),
-            tolerances={"xatol": 1e-13, "xrtol": 0},
-        )
-        (left, right), (below, _) = solved.bracket, solved.f_bracket
-        ends[refutable] = np.where(below >= 0, left, right)
+        ends[refutable] = _smallest_refuted(ones[refutable], draws[refutable], goal[refutable])
     return np.asarray(ends[place.ravel()])
+
+
+def _smallest_refuted(ones: np.ndarray, draws: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """(m,) the smallest p against which the log capital reaches ``goal``, rounded up by the width of a bracket."""
+    from scipy.optimize.elementwise import find_root  # a quarter of a second to import
+
+    def lacking(p: np.ndarray, k: np.ndarray, n: np.ndarray, target: np.ndarray) -> np.ndarray:
+        return _log_capital(p, k, n) - target
+
+    # Below the share of ones every q < p is less likely than p, so the capital is at most 1.
+    share = ones / np.maximum(draws, 1)
+    start = np.maximum(share, EDGE * EDGE)
+    end = np.full(len(start), 1 - EDGE)
+    tolerances = {"xatol": 1e-13, "xrtol": 0}
+    solved = find_root(lacking, (start, end), args=(ones, draws, goal), tolerances=tolerances)
+    left, right = solved.bracket
+    lacking_at_left, _ = solved.f_bracket
+    return np.where(lacking_at_left >= 0, left, right)
 
 
 def _log_capital(p: np.ndarray, ones: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """The log capital against "the probability is at least ``p``", 0 < p < 1, after ``ones`` of ``draws``."""
     from scipy.special import betainc, betaln, xlog1py, xlogy
 
-    a, b = ones + 0.5, draws - ones + 0.5
+    a = ones + 0.5
+    b = draws - ones + 0.5
     # no likelihood is left below p where p is far below the share of ones
     with np.errstate(divide="ignore"):
-        mixture = betaln(a, b) + np.log(betainc(a, b, p)) - np.log(2 * np.arcsin(np.sqrt(p)))
+        log_truncated_beta = betaln(a, b) + np.log(betainc(a, b, p))
+    log_weight_below_p = np.log(2 * np.arcsin(np.sqrt(p)))
+    mixture = log_truncated_beta - log_weight_below_p
     return np.asarray(mixture - xlogy(ones, p) - xlog1py(draws - ones, -p))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from lethe.results.table import Result, Results, Rows, result
 from lethe.results.views import MASSES
 from lethe.statistics.answer_tree import EXACT, AgainstRetrain, against_retrain
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How
+from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How, Version
 
 TREE_ROW = ("question", "leak", "tree")
 # The evidence from which ends follow, of a question and of a model: null, or left out, where nothing may be claimed.
@@ -31,8 +31,17 @@ ENDS_OF_QUESTION = (
     "leak_at",
 )
 ENDS_OF_MODEL = (
-    *("verdicts", "share_proved", "certain_leaks", "lower_worst", "lower_median", "mean_lower"),
-    *("mean_upper_certain", "upper_worst", "worst_question", "upper_median", "pooled"),
+    "verdicts",
+    "share_proved",
+    "certain_leaks",
+    "lower_worst",
+    "lower_median",
+    "mean_lower",
+    "mean_upper_certain",
+    "upper_worst",
+    "worst_question",
+    "upper_median",
+    "pooled",
 )
 TREE = TypeAdapter(AnswerTree)
 MEDIAN = quantities.of("model", "excess", "exact").names[0]
@@ -45,25 +54,23 @@ def rows_of(certificates: Certificates) -> list[Result]:
     Where nothing may be claimed, the rows have no ends and no evidence that ends follow from, and one more row says why.
     """
     rows = Rows(certificates.name)
-    model = certificates.model
+    rounding = list(asdict(certificates.rounding).values())
     for tree in certificates.trees:
+        ends = tree.bounds
         add = partial(rows.add, "question", "leak", item=tree.id, split="forget")
-        ends, whole = tree.bounds, values_of(tree)
         add("exact", None, ends["lower"], ends["upper_certain"])
-        masses = whole.pop("masses")
-        evidence = whole | masses | {"rounding": list(asdict(certificates.rounding).values())}
+        values = values_of(tree)
+        masses = values.pop("masses")
+        evidence = {**values, **masses, "rounding": rounding}
         add("tree", None, ends["lower_sampled"], ends["upper"], evidence=evidence)
-    bounds = model.bounds
-    rows.add("model", "leak_worst", "exact", None, bounds["tree_lower_worst"], split="forget")
-    rows.add("model", "leak_worst", "tree", None, None, bounds["tree_upper_worst"], split="forget")
-    mean_lower = replace(ends["lower"], value=model.mean_lower, alpha=0.0, covers=Covers.AVERAGE)
-    rows.add("model", "leak", "tree", None, mean_lower, bounds["tree_upper_mean"], split="forget")
-    rows.add("model", "leaking", "exact", model.certain_leaks[PROVED[0]], split="forget")
+    _add_model(rows, certificates, like=ends["lower"])
     facts = {
         "how": asdict(certificates.how),
         "tau": certificates.tau,
         "skipped": list(certificates.skipped),
     }
+    if certificates.of is not None:
+        facts["of"] = asdict(certificates.of)
     rows.add("model", "queried", "exact", evidence=facts)
     if not certificates.refused:
         return rows.rows
@@ -72,14 +79,31 @@ def rows_of(certificates: Certificates) -> list[Result]:
     return [_without_claims(row) for row in rows.rows]
 
 
+def _add_model(rows: Rows, certificates: Certificates, like: Bound) -> None:
+    """Add the ends of all questions together; the lower end of the mean is certain, and assumes as much as ``like``."""
+    model = certificates.model
+    bounds = model.bounds
+    mean_lower = replace(like, value=model.mean_lower, alpha=0.0, covers=Covers.AVERAGE)
+    add = partial(rows.add, "model", split="forget")
+    add("leak_worst", "exact", lower=bounds["tree_lower_worst"])
+    add("leak_worst", "tree", upper=bounds["tree_upper_worst"])
+    add("leak", "tree", lower=mean_lower, upper=bounds["tree_upper_mean"])
+    add("leaking", "exact", model.certain_leaks[PROVED[0]])
+
+
 def _without_claims(row: Result) -> Result:
-    row = without_ends(row)
+    """The row as a record of what was asked and explored."""
+    plain = without_ends(row)
     if row.quantity == "leaking":
-        return replace(row, estimate=None)
-    if (row.scope, row.quantity, row.basis) != TREE_ROW:
-        return row
+        return replace(plain, estimate=None)
+    if not _is_of_tree(row):
+        return plain
     facts = {key: value for key, value in row.facts.items() if key not in MASSES}
-    return replace(row, evidence=facts | dict.fromkeys(ENDS_OF_QUESTION))
+    return replace(plain, evidence=facts | dict.fromkeys(ENDS_OF_QUESTION))
+
+
+def _is_of_tree(row: Result) -> bool:
+    return (row.scope, row.quantity, row.basis) == TREE_ROW
 
 
 def certificates_of(results: Results, name: str) -> Certificates | None:
@@ -87,19 +111,23 @@ def certificates_of(results: Results, name: str) -> Certificates | None:
     facts = results.model(name).facts("queried", "exact")
     if not facts:
         return None
-    rows = [row for row in results.rows(name) if (row.scope, row.quantity, row.basis) == TREE_ROW]
-    trees = tuple(tree_from({**row.facts, "masses": row.evidence}) for row in rows)
-    return Certificates(name, trees, How(**facts["how"]), facts["tau"], tuple(facts["skipped"]))
+    trees = []
+    for row in results.rows(name):
+        if _is_of_tree(row):
+            trees.append(tree_from({**row.facts, "masses": row.evidence}))
+    how = How(**facts["how"])
+    of = Version(**facts["of"]) if "of" in facts else None
+    return Certificates(name, tuple(trees), how, facts["tau"], tuple(facts["skipped"]), of=of)
 
 
 def summary_of(certificates: Certificates) -> Result:
     """What follows from the rows of the questions: counts, medians and the mean's ends, as evidence."""
-    model = asdict(certificates.model)
+    summary = asdict(certificates.model)
     certain_leaks = certificates.model.certain_leaks
-    model["certain_leaks"] = {f"{tau:g}": count for tau, count in certain_leaks.items()}
+    summary["certain_leaks"] = {f"{tau:g}": count for tau, count in certain_leaks.items()}
     if certificates.refused:
-        model |= dict.fromkeys(ENDS_OF_MODEL)
-    evidence = _without_the_usual(model)
+        summary |= dict.fromkeys(ENDS_OF_MODEL)
+    evidence = _without_the_usual(summary)
     return result(certificates.name, "model", "summary", "exact", evidence=evidence)
 
 
@@ -135,7 +163,8 @@ def tree_from(values: Mapping[str, Json]) -> AnswerTree:
 class Excess:
     """Lower bounds of the ratio of a model's leak probability to Retrain's, one per question of ``ids``.
 
-    ``of_lowers`` is the median ratio of the two certain lower ends; it describes the two trees and is not a bound.
+    ``ids`` and ``against`` have an entry for each question. ``of_lowers`` is the median ratio of the two certain lower
+    ends; it describes the two trees and is not a bound.
     """
 
     ids: tuple[str, ...]
@@ -144,20 +173,31 @@ class Excess:
 
     @property
     def median(self) -> float:
+        """The median of the bounds, which is no bound of the median ratio."""
         return float(np.median(self.against.ratio))
 
     def to_rows(self, rows: Rows) -> None:
+        """Add the bound of each question, the median ratio, and the number of questions that are above Retrain."""
         against = self.against
-        guarantee = (against.alpha, Covers.ONE_PROMPT, against.assumes, against.method)
-        for place, name in enumerate(self.ids):
-            bound = Bound(float(against.ratio[place]), "lower", *guarantee)
-            holds = bool(against.holds[place])
-            evidence = {"p_value": float(against.p_values[place]), "holds": holds}
-            add = partial(rows.add, "question", item=name, split="forget", evidence=evidence)
-            add("excess", "exact", None, bound)
+        add = partial(rows.add, split="forget")
+        for place, question in enumerate(self.ids):
+            ratio = float(against.ratio[place])
+            bound = Bound(
+                ratio,
+                "lower",
+                against.alpha,
+                Covers.ONE_PROMPT,
+                against.assumes,
+                against.method,
+            )
+            evidence = {
+                "p_value": float(against.p_values[place]),
+                "holds": bool(against.holds[place]),
+            }
+            add("question", "excess", "exact", lower=bound, item=question, evidence=evidence)
         facts = {"factor": against.factor, "of_lowers": self.of_lowers}
-        rows.add("model", "excess", "exact", self.median, evidence=facts, split="forget")
-        rows.add("model", "above_retrain", "exact", int(against.holds.sum()), split="forget")
+        add("model", "excess", "exact", self.median, evidence=facts)
+        add("model", "above_retrain", "exact", int(against.holds.sum()))
 
 
 def excess_over_retrain(
@@ -165,9 +205,19 @@ def excess_over_retrain(
 ) -> dict[str, Excess]:
     """Compare each model with Retrain on the questions that both models answered.
 
-    Models that share no question with Retrain are left out. The ratio divides the model's certain lower end by Retrain's
-    upper end at ``alpha``; ``factor``, at least 1, is fixed beforehand. This is the only comparison per question, so no
-    comparison is chosen after the numbers are seen.
+    Models that share no question with Retrain are left out. This is the only comparison per question, so no comparison is
+    chosen after the numbers are seen.
+
+    Parameters
+    ----------
+    models
+        The exact bounds of each model by its name.
+    retrain
+        The name of the model that never saw the forget set.
+    factor
+        The ratio that is tested, at least 1 and fixed beforehand.
+    alpha
+        The level of Retrain's upper end, by which the model's certain lower end is divided.
     """
     if retrain not in models:
         return {}
@@ -175,19 +225,43 @@ def excess_over_retrain(
     asked = {tree.id for tree in reference.trees}
     excesses = {}
     for name, model in models.items():
-        if name != retrain and any(tree.id in asked for tree in model.trees):
-            excesses[name] = _excess(model, reference, factor, alpha)
+        shared = [tree for tree in model.trees if tree.id in asked]
+        if shared and name != retrain:
+            excesses[name] = _excess(shared, reference, factor, alpha)
     return excesses
 
 
-def _excess(model: Certificates, reference: Certificates, factor: float, alpha: float) -> Excess:
-    by_id = {tree.id: tree for tree in reference.trees}
-    trees = [tree for tree in model.trees if tree.id in by_id]
-    of_retrain = [by_id[tree.id] for tree in trees]
+def _excess(
+    trees: Sequence[AnswerTree], reference: Certificates, factor: float, alpha: float
+) -> Excess:
+    """The ratio of each of ``trees`` to the reference's tree of the same question."""
+    reference_of_id = {tree.id: tree for tree in reference.trees}
+    ids = tuple(tree.id for tree in trees)
     lowers = np.array([tree.lower for tree in trees])
-    lowers_of_retrain = np.array([tree.lower for tree in of_retrain])
+    explored = []
+    lowers_of_retrain = []
+    for question in ids:
+        of_retrain = reference_of_id[question]
+        explored.append((of_retrain.masses, of_retrain.remainder))
+        lowers_of_retrain.append(of_retrain.lower)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.nan_to_num(lowers / lowers_of_retrain, nan=1.0, posinf=np.inf)
-    explored = [(tree.masses, tree.remainder) for tree in of_retrain]
+        ratios = lowers / np.array(lowers_of_retrain)
+    ratios = np.nan_to_num(ratios, nan=1.0, posinf=np.inf)
     against = against_retrain(lowers, explored, factor, alpha, reference.rounding)
-    return Excess(tuple(tree.id for tree in trees), against, float(np.median(ratios)))
+    return Excess(ids, against, float(np.median(ratios)))
+
+
+def of_version(rows: Sequence[Result], drawn: Version) -> list[Result]:
+    """The rows of a model without those of trees that are of other weights or questions than its ``drawn`` answers."""
+    of = Version()
+    for row in rows:
+        if (row.quantity, row.basis) == ("queried", "exact"):
+            of = Version(**row.facts.get("of", {}))
+    if not of.differs(drawn):
+        return list(rows)
+    kept = []
+    for row in rows:
+        is_of_trees = row.basis == "tree" or (row.quantity, row.basis) == ("leak", "exact")
+        if not is_of_trees:
+            kept.append(row)
+    return kept

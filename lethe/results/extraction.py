@@ -54,6 +54,7 @@ class Passage:
 
     @cached_property
     def p_z(self) -> float:
+        """The probability that the prefix is continued by the suffix, token by token."""
         return float(np.prod(self.chances))
 
 
@@ -76,73 +77,118 @@ class Extraction:
 
     @cached_property
     def p_z(self) -> np.ndarray:
+        """The probability of each window's suffix, one per window of `asked`."""
         return np.array([passage.p_z for passage in self.asked])
 
     @cached_property
     def searched(self) -> tuple[Passage, ...]:
+        """The windows whose near-verbatim continuations were searched."""
         return tuple(passage for passage in self.passages if passage.near)
 
     def ends(self, passage: Passage) -> tuple[float, float]:
         """The certain ends of a window's p_z under the error of the logits."""
-        return passage.p_z / self.rounding.factor, min(1.0, passage.p_z * self.rounding.factor)
+        factor = self.rounding.factor
+        lower = passage.p_z / factor
+        upper = min(1.0, passage.p_z * factor)
+        return lower, upper
 
     def interval(self, passage: Passage) -> LeakInterval | None:
         """The ends of a window's near-verbatim probability; None where it was not searched."""
         near = passage.near
-        return (
-            leak_interval(near.masses, near.remainder, self.alpha, self.rounding) if near else None
-        )
+        if near is None:
+            return None
+        return leak_interval(near.masses, near.remainder, self.alpha, self.rounding)
 
     def verbatim_ends(self) -> Ends:
-        lower, upper = np.array([self.ends(passage) for passage in self.asked]).T
+        """The certain ends of each window's p_z."""
+        ends = [self.ends(passage) for passage in self.asked]
+        lower, upper = np.array(ends).T
         items = tuple(passage.id for passage in self.asked)
         return Ends.of_arrays(items, certain_lower=lower, certain_upper=upper)
 
     def near_ends(self) -> Ends:
-        near = {
-            one.id: (one.near.masses, one.near.remainder, self.rounding)
-            for one in self.passages
-            if one.near
-        }
-        trees = Trees.of(list(near.values()))
+        """The ends of the near-verbatim probability of each window that was searched."""
+        tree_of_window = {}
+        for passage in self.passages:
+            near = passage.near
+            if near is not None:
+                tree_of_window[passage.id] = (near.masses, near.remainder, self.rounding)
+        trees = Trees.of(list(tree_of_window.values()))
         upper = np.maximum(trees.low, trees.certain)
         return Ends.of_arrays(
-            tuple(near), trees=trees, certain_lower=trees.low, certain_upper=upper
+            tuple(tree_of_window),
+            trees=trees,
+            certain_lower=trees.low,
+            certain_upper=upper,
         )
 
 
 def rows_of(text: Extraction) -> list[Result]:
     """The rows of one text under one model: every window, and the numbers of the text."""
     rows = Rows(text.name)
-    rounding = list(asdict(text.rounding).values())
     for passage in text.passages:
         add = partial(rows.add, "question", item=passage.id, split=passage.split)
         certain = both_ends(*text.ends(passage), 0.0, Covers.ONE_PROMPT, EXACT, METHOD)
         add("verbatim", "exact", passage.p_z, *certain, evidence=_queries(passage))
-        if (near := passage.near) and (ends := text.interval(passage)):
-            certain = both_ends(ends.lower, ends.upper_certain, 0.0, Covers.ONE_PROMPT, EXACT, TREE)
-            add("near_verbatim", "exact", None, *certain)
-            sampled = both_ends(
-                ends.lower_sampled, ends.upper, text.alpha, Covers.ONE_PROMPT, ends.assumes, TREE
-            )
-            sample = {"rho": near.remainder.rho, "sampled": near.remainder.sampled}
-            sample |= {"sampled_leaks": near.remainder.leaks, "rows": near.rows}
-            evidence = {**asdict(near.masses), **sample, "rounding": rounding}
-            add("near_verbatim", "tree", None, *sampled, evidence=evidence)
-    facts = {"rounding": rounding, "alpha": text.alpha}
-    rows.add("model", "windows", "exact", len(text.p_z), evidence=facts)
-    hits = text.p_z >= EXTRACTABLE
-    count = {"threshold": EXTRACTABLE, "windows": int(hits.sum())}
-    rows.add("model", "extractable", "exact", float(hits.mean()), evidence=count)
-    rows.add("model", "verbatim", "exact", float(text.p_z.mean()))
-    first, length = longest_run(text.p_z)
-    rows.add("model", "longest_run", "exact", length, item=text.asked[first].id if length else None)
-    for n, shares in zip(QUERIES, discoverable(text.p_z), strict=True):
-        for chance, share in zip(CHANCES, shares, strict=True):
-            rows.add(
-                "model", "discoverable", "exact", float(share), at=float(n), item=f"{chance:g}"
-            )
+        if passage.near is not None:
+            _add_near(rows, text, passage, passage.near)
+    _add_text(rows, text)
     return rows.rows
+
+
+def _add_near(rows: Rows, text: Extraction, passage: Passage, near: Near) -> None:
+    """Add the certain and the sampled ends of a window's near-verbatim probability."""
+    ends = leak_interval(near.masses, near.remainder, text.alpha, text.rounding)
+    covers = Covers.ONE_PROMPT
+    certain = both_ends(
+        ends.lower,
+        ends.upper_certain,
+        0.0,
+        covers,
+        EXACT,
+        TREE,
+    )
+    sampled = both_ends(
+        ends.lower_sampled,
+        ends.upper,
+        text.alpha,
+        covers,
+        ends.assumes,
+        TREE,
+    )
+    evidence = {
+        **asdict(near.masses),
+        "rho": near.remainder.rho,
+        "sampled": near.remainder.sampled,
+        "sampled_leaks": near.remainder.leaks,
+        "rows": near.rows,
+        "rounding": _values(text.rounding),
+    }
+    add = partial(rows.add, "question", "near_verbatim", item=passage.id, split=passage.split)
+    add("exact", None, *certain)
+    add("tree", None, *sampled, evidence=evidence)
+
+
+def _values(rounding: Rounding) -> list[float]:
+    return list(asdict(rounding).values())
+
+
+def _add_text(rows: Rows, text: Extraction) -> None:
+    """Add the numbers of all windows together."""
+    p_z = text.p_z
+    add = partial(rows.add, "model")
+    facts = {"rounding": _values(text.rounding), "alpha": text.alpha}
+    add("windows", "exact", len(p_z), evidence=facts)
+    is_extractable = p_z >= EXTRACTABLE
+    count = {"threshold": EXTRACTABLE, "windows": int(is_extractable.sum())}
+    add("extractable", "exact", float(is_extractable.mean()), evidence=count)
+    add("verbatim", "exact", float(p_z.mean()))
+    first, length = longest_run(p_z)
+    first_window = text.asked[first].id if length else None
+    add("longest_run", "exact", length, item=first_window)
+    for n, shares in zip(QUERIES, discoverable(p_z), strict=True):
+        for chance, share in zip(CHANCES, shares, strict=True):
+            add("discoverable", "exact", float(share), at=float(n), item=f"{chance:g}")
 
 
 def _queries(passage: Passage) -> dict[str, float]:
@@ -160,29 +206,41 @@ def extraction_of(
     results: Results, name: str, texts: Mapping[str, tuple[str, str]] | None = None
 ) -> Extraction | None:
     """The windows that `rows_of` wrote, with their prefixes and suffixes by id; None where the model has none."""
-    if not (facts := results.model(name).facts("windows", "exact")):
+    facts = results.model(name).facts("windows", "exact")
+    if not facts:
         return None
-    of_window = {
-        (row.item, row.basis, row.quantity): row
-        for row in results.rows(name)
-        if row.scope == "question"
-    }
-    passages: list[Passage] = []
-    for (item, _, quantity), row in of_window.items():
-        if quantity == "verbatim":
-            tree = of_window.get((item, "tree", "near_verbatim"))
-            text = (texts or {}).get(str(item), ("", ""))
-            near = _near(tree.evidence) if tree and tree.evidence else None
-            passages.append(
-                Passage(str(item), len(passages), *text, (row.estimate or 0.0,), near, row.split)
+    windows = []
+    near_of_window = {}
+    for row in results.rows(name):
+        if row.scope != "question":
+            continue
+        if row.quantity == "verbatim":
+            windows.append(row)
+        if (row.quantity, row.basis) == ("near_verbatim", "tree") and row.evidence:
+            near_of_window[row.item] = _near(row.evidence)
+
+    passages = []
+    for place, row in enumerate(windows):
+        window = str(row.item)
+        prefix, suffix = (texts or {}).get(window, ("", ""))
+        near = near_of_window.get(row.item)
+        chances = (row.estimate or 0.0,)
+        passages.append(
+            Passage(
+                window,
+                place,
+                prefix,
+                suffix,
+                chances,
+                near,
+                row.split,
             )
+        )
     return Extraction(name, tuple(passages), Rounding(*facts["rounding"]), facts["alpha"])
 
 
 def _near(evidence: Mapping[str, Json]) -> Near:
-    masses = Masses(**{each.name: evidence[each.name] for each in fields(Masses)})
-    return Near(
-        masses,
-        Remainder(evidence["rho"], evidence["sampled"], evidence["sampled_leaks"]),
-        evidence["rows"],
-    )
+    """The search of a window from the evidence of its row."""
+    masses = Masses(**{field.name: evidence[field.name] for field in fields(Masses)})
+    remainder = Remainder(evidence["rho"], evidence["sampled"], evidence["sampled_leaks"])
+    return Near(masses, remainder, evidence["rows"])

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lethe.errors import plural
+from lethe.io.facts import scorer_of
 from lethe.io.files import Json
+from lethe.registry import JUDGES
 from lethe.results.table import Numbers, Result
 
 Direction = Literal["leak", "no leak", "unknown"]
@@ -24,6 +26,7 @@ SHOWN_ROWS = 3  # rows that a reason names; more say no more
 # The betting bounds are roots, found to 1e-9, and a mean's last bits depend on the order of its sum.
 ROUNDING = 1e-7
 DRAWN = ("sampled", "anytime")  # bases of numbers about sampled answers
+OF_LEAKS = ("leak", "pass_hat_k", "share_above")  # how the names of quantities about leaks begin
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Source:
     ``ids_not_understood`` says which column looks like ids and was not used. ``score_means`` is what a score of 1 means.
     ``unlabelled_judge`` says which judge's verdicts, without labels, stand for leaks. ``labels_not_random`` says why labels
     are no random draws, ``unfinished`` why a run did not end, ``unchecked_engine`` why an engine was not believed on this
-    model.
+    model, ``mixed`` why the answers to a question are those of several models or to several questions. ``refused`` holds the
+    reasons, whole, for which the file that the numbers were made from carries no claim.
     """
 
     failed_probes: tuple[str, ...] = ()
@@ -51,6 +55,8 @@ class Source:
     labels_not_random: str | None = None
     unfinished: str | None = None
     unchecked_engine: str | None = None
+    mixed: str | None = None
+    refused: tuple[str, ...] = ()
 
     def joined(self, other: Source) -> Source:
         """What is known of both; of two sentences on one fact the first stays."""
@@ -66,7 +72,21 @@ class Source:
             labels_not_random=self.labels_not_random or other.labels_not_random,
             unfinished=self.unfinished or other.unfinished,
             unchecked_engine=self.unchecked_engine or other.unchecked_engine,
+            mixed=self.mixed or other.mixed,
+            refused=_both(self.refused, other.refused),
         )
+
+
+def of_scores(source: Source) -> Source:
+    """What is known of scores as scores, whatever they say of leaks."""
+    return replace(source, score_means="leak", unlabelled_judge=None)
+
+
+def without_labels(column: str) -> str | None:
+    """Why verdicts in a column of scores say nothing of leaks until a person's labels are given; None for another column."""
+    if scorer_of(column) not in JUDGES:
+        return None
+    return f"No label was given for the judge {scorer_of(column)}"
 
 
 def _both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
@@ -88,6 +108,12 @@ probes: switch off its cache of answers, or give each request a seed (--seeded).
 
 
 def _reasons(source: Source) -> Iterable[str]:
+    yield from source.refused
+    if source.mixed:
+        yield (
+            f"{source.mixed}, so the answers are no draws of one model to one question. Give a file for each model, and each "
+            "question a name of its own."
+        )
     if source.failed_probes:
         yield (
             f"The server failed {_probes(source.failed_probes)}, so its answers may be no independent draws. "
@@ -157,7 +183,9 @@ def _below(rows: Sequence[str]) -> str:
     named = ", ".join(rows[:SHOWN_ROWS])
     if len(rows) > SHOWN_ROWS:
         named += ", …"
-    which = "that row" if len(rows) == 1 else f"each of {plural(len(rows), 'row')}"
+    which = f"each of {plural(len(rows), 'row')}"
+    if len(rows) == 1:
+        which = "that row"
     return (
         f"An upper bound lies below the mean of its own scores ({named}), which independent draws in sampling order do not "
         f"bring: the scores of {which} depend on each other or are sorted, or hold several questions under one name. Give "
@@ -223,7 +251,7 @@ def excluded(rows: Iterable[Result]) -> list[Excluded]:
 
 def below_own_mean(rows: Iterable[Result]) -> tuple[str, ...]:
     """The questions (for numbers of a whole model, the model) with an upper bound below the mean of the same scores."""
-    names = (found.name for found in excluded(rows) if found.is_below_the_mean)
+    names = [found.name for found in excluded(rows) if found.is_below_the_mean]
     return tuple(dict.fromkeys(names))
 
 
@@ -264,6 +292,21 @@ def licensed(model: str, rows: Sequence[Result], source: Source) -> list[Result]
     return [*without_claims(rows), refused]
 
 
+def of_verdicts(rows: Iterable[Result], judge: str) -> list[Result]:
+    """The rows of a model that a judge without labels judged: each end about leaks says that it is about verdicts, and the
+    row of the answers says why no word is claimed."""
+    (reason,) = refusals(Source(unlabelled_judge=f"No label was given for the judge {judge}"))
+    said = f"a leak is what the judge {judge} calls one"
+    stated = []
+    for row in rows:
+        if (row.scope, row.quantity) == ("model", "answers"):
+            row = replace(row, evidence={**row.facts, "unlabelled": reason})
+        elif row.ends and row.basis in DRAWN and row.quantity.startswith(OF_LEAKS):
+            row = replace(row, assumes=f"{row.assumes}; {said}" if row.assumes else said)
+        stated.append(row)
+    return stated
+
+
 def reasons_of(numbers: Numbers) -> tuple[str, ...]:
     """Why nothing is claimed of a model, by its rows; empty where it may be."""
     return tuple(numbers.facts("refused").get("reasons", ()))
@@ -291,8 +334,15 @@ def failed_of(probes: Iterable[Mapping[str, Json]]) -> tuple[str, ...]:
 
 # Counts and lists that are made from bounds, and estimates that hold for independent draws alone.
 CLAIMS = (
-    *("share_above", "certified_together", "together", "leak_at_k", "leak_at_k_worst"),
-    *("pass_hat_k", "judge_fits", "verdict", "decided_at", "score_bound", "tail_bound"),
+    "share_above",
+    "certified_together",
+    "together",
+    "leak_at_k",
+    "leak_at_k_worst",
+    "pass_hat_k",
+    "judge_fits",
+    "score_bound",
+    "tail_bound",
 )
 
 
@@ -300,7 +350,10 @@ def without_claims(rows: Iterable[Result]) -> list[Result]:
     """The rows without their ends: counts, means and other plain statistics of the draws, which need no licence."""
     plain = []
     for row in rows:
-        if row.quantity in CLAIMS or (row.ends and row.estimate is None and row.text is None):
+        is_bound_alone = row.ends and row.estimate is None and row.text is None
+        if is_bound_alone or row.quantity in CLAIMS:
             continue
-        plain.append(without_ends(row) if row.ends else row)
+        if row.ends:
+            row = without_ends(row)
+        plain.append(row)
     return plain

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -63,6 +63,7 @@ class Result:
 
     @property
     def kind(self) -> Quantity:
+        """The row of the vocabulary; raises `BadValue` where there is none."""
         return quantities.of(self.scope, self.quantity, self.basis)
 
     @property
@@ -78,18 +79,18 @@ class Result:
         unit = self.kind.unit
         if unit == "yes or no":
             return bool(self.estimate)
-        return (
-            int(self.estimate)
-            if unit == "count" and float(self.estimate).is_integer()
-            else self.estimate
-        )
+        if unit == "count" and float(self.estimate).is_integer():
+            return int(self.estimate)
+        return self.estimate
 
     @property
     def lower_bound(self) -> Bound | None:
+        """The lower end with its guarantee; None where there is no such end."""
         return self._bound("lower", self.lower, self.alpha_lower)
 
     @property
     def upper_bound(self) -> Bound | None:
+        """The upper end with its guarantee; None where there is no such end."""
         return self._bound("upper", self.upper, self.alpha_upper)
 
     @property
@@ -100,25 +101,36 @@ class Result:
     def _bound(self, side: Side, value: float | None, alpha: float | None) -> Bound | None:
         if value is None or alpha is None:
             return None
-        return Bound(value, side, alpha, Covers(self.covers), self.assumes, self.method, self.n)
+        covers = Covers(self.covers)
+        return Bound(
+            value,
+            side,
+            alpha,
+            covers,
+            self.assumes,
+            self.method,
+            self.n,
+        )
 
     def names(self) -> tuple[str, str, str]:
         """The names of estimate, lower and upper end in exports; empty for one that is not exported."""
-        parts = {
-            "split": self.split,
-            "item": self.item,
-            "at": "" if self.at is None else f"{self.at:.10g}",
-        }
-        first, second, third = (name.format(**parts) for name in self.kind.names)
-        return first, second, third
+        at = ""
+        if self.at is not None:
+            at = f"{self.at:.10g}"
+        names = []
+        for pattern in self.kind.names:
+            names.append(pattern.format(split=self.split, item=self.item, at=at))
+        estimate, lower, upper = names
+        return estimate, lower, upper
 
     def named(self) -> list[tuple[str, Value, Bound | None]]:
         """Estimate, lower and upper end under their names, each end with its guarantee."""
-        values, bounds = (
-            (self.value, self.lower, self.upper),
-            (None, self.lower_bound, self.upper_bound),
-        )
-        return list(zip(self.names(), values, bounds, strict=True))
+        estimate, lower, upper = self.names()
+        return [
+            (estimate, self.value, None),
+            (lower, self.lower, self.lower_bound),
+            (upper, self.upper, self.upper_bound),
+        ]
 
 
 class Further(TypedDict, total=False):
@@ -143,27 +155,34 @@ def result(
     upper: Bound | None = None,
     **further: Unpack[Further],
 ) -> Result:
-    """One row from bounds that share a guarantee; a NaN is a missing estimate, and ``further`` other fields of `Result`."""
+    """One row from bounds that share a guarantee; a NaN is a missing estimate, and ``further`` other fields of `Result`.
+
+    Raises `BadValue` for a quantity that the vocabulary lacks, and ``ValueError`` for ends with two guarantees.
+    """
     quantities.of(scope, quantity, basis)
-    if lower and upper and _guarantee(lower) != _guarantee(upper):
+    if lower and upper and not _share_a_guarantee(lower, upper):
         raise ValueError(
             f"{quantity} ({basis}): its two ends have two guarantees; write a row for each"
         )
-    ends: dict[str, Json] = {}
-    for bound in filter(None, (lower, upper)):
-        ends |= _guarantee(bound)
-        ends |= {bound.side: float(bound.value), f"alpha_{bound.side}": float(bound.alpha)}
-    value = None if estimate is None or math.isnan(estimate) else float(estimate)
-    return Result(model, scope, quantity, basis, estimate=value, **{**ends, **further})
+    values: dict[str, Json] = {}
+    for bound in (lower, upper):
+        if bound is not None:
+            values["covers"] = str(bound.covers)
+            values["assumes"] = str(bound.assumes)
+            values["method"] = bound.method
+            values["n"] = bound.n
+            values[bound.side] = float(bound.value)
+            values[f"alpha_{bound.side}"] = float(bound.alpha)
+    values |= further
+    if estimate is not None and not math.isnan(estimate):
+        values["estimate"] = float(estimate)
+    return Result(model, scope, quantity, basis, **values)
 
 
-def _guarantee(bound: Bound) -> dict[str, object]:
-    return {
-        "covers": str(bound.covers),
-        "assumes": str(bound.assumes),
-        "method": bound.method,
-        "n": bound.n,
-    }
+def _share_a_guarantee(lower: Bound, upper: Bound) -> bool:
+    """Whether two ends may stand in a row: the level alone may differ."""
+    same_claim = lower.covers == upper.covers and lower.assumes == upper.assumes
+    return same_claim and lower.method == upper.method and lower.n == upper.n
 
 
 class Rows:
@@ -183,13 +202,25 @@ class Rows:
         upper: Bound | None = None,
         **further: Unpack[Further],
     ) -> None:
-        """Add the row of an interval, or two where its ends have two guarantees. Parameters are those of `result`."""
-        about = (self.model, scope, quantity, basis)
-        if lower is None or upper is None or _guarantee(lower) == _guarantee(upper):
-            self.rows.append(result(*about, estimate, lower, upper, **further))
+        """Add the row of an interval, or two where its ends have two guarantees.
+
+        Parameters
+        ----------
+        scope, quantity, basis
+            The row of the vocabulary.
+        estimate
+            The value; None or NaN where it is missing.
+        lower, upper
+            The ends with their guarantees; None where there is no such end.
+        **further
+            Other fields of `Result`: the item, the split, the evidence.
+        """
+        key = (self.model, scope, quantity, basis)
+        if lower is None or upper is None or _share_a_guarantee(lower, upper):
+            self.rows.append(result(*key, estimate, lower, upper, **further))
         else:
-            self.rows.append(result(*about, estimate, None, upper, **further))
-            self.rows.append(result(*about, None, lower, None, **further))
+            self.rows.append(result(*key, estimate, upper=upper, **further))
+            self.rows.append(result(*key, lower=lower, **further))
 
 
 def in_language(row: Result) -> Result:
@@ -206,7 +237,12 @@ def as_served(rows: Sequence[Result], served: Mapping[str, Json] | None) -> list
     if not served:
         return list(rows)
     when = f"as served between {served['first']} and {served['last']}"
-    return [replace(row, assumes=f"{when}, {row.assumes}") if row.assumes else row for row in rows]
+    restated = []
+    for row in rows:
+        if row.assumes:
+            row = replace(row, assumes=f"{when}, {row.assumes}")
+        restated.append(row)
+    return restated
 
 
 class Numbers:
@@ -228,56 +264,79 @@ class Numbers:
     @cached_property
     def bounds(self) -> dict[str, Bound]:
         """The ends with a guarantee by their names."""
-        return {name: end for row in self.single for name, _, end in row.named() if name and end}
+        bounds = {}
+        for row in self.single:
+            for name, _, end in row.named():
+                if name and end:
+                    bounds[name] = end
+        return bounds
 
     @cached_property
     def single(self) -> list[Result]:
         """The rows that are exported as single numbers, in the order of the vocabulary."""
-        order = quantities.order()
+        place = quantities.order()
         single = [row for row in self.rows if row.at is None or row.at in row.kind.exported_at]
-        return sorted(single, key=lambda row: order[row.scope, row.quantity, row.basis])
+        return sorted(single, key=lambda row: place[row.scope, row.quantity, row.basis])
 
     @cached_property
     def points(self) -> dict[str, tuple[Value, Bound | None]]:
         """The numbers whose names hold a threshold or a number of answers, each with its guarantee where it is an end."""
         points: dict[str, tuple[Value, Bound | None]] = {}
         for row in self.rows:
-            named = zip(row.kind.names, row.named(), strict=True)
-            points |= {
-                name: (value, end) for pattern, (name, value, end) in named if "{at}" in pattern
-            }
+            for pattern, (name, value, end) in zip(row.kind.names, row.named(), strict=True):
+                if "{at}" in pattern:
+                    points[name] = (value, end)
         return points
 
     @property
     def columns(self) -> dict[str, Value]:
         """`values` and `points`: a row of a table of questions."""
-        return self.values | {name: value for name, (value, _) in self.points.items()}
+        columns = dict(self.values)
+        for name, (value, _) in self.points.items():
+            columns[name] = value
+        return columns
+
+    def kind_of(self, name: str) -> Quantity:
+        """The quantity that is exported under a name. Raises `KeyError` for a name of none."""
+        for row in self.rows:
+            if name in row.names():
+                return row.kind
+        raise KeyError(name)
 
     def value(self, name: str) -> float | None:
         """The number under ``name``, if there is one."""
         value = self.values.get(name)
-        return value if isinstance(value, (int, float)) else None
+        if isinstance(value, (int, float)):
+            return value
+        return None
 
     def estimate(self, quantity: str, basis: str = "sampled") -> float | None:
         """The estimate of a quantity, if there is one."""
-        return next(
-            (row.estimate for row in self.series(quantity, basis) if row.estimate is not None), None
-        )
+        for row in self.series(quantity, basis):
+            if row.estimate is not None:
+                return row.estimate
+        return None
 
     def upper(self, quantity: str, basis: str = "sampled") -> Bound | None:
         """The upper end of a quantity, if there is one."""
-        return next(filter(None, (row.upper_bound for row in self.series(quantity, basis))), None)
+        for row in self.series(quantity, basis):
+            if row.upper_bound:
+                return row.upper_bound
+        return None
 
     def series(
         self, quantity: str, basis: str = "sampled", item: str | None = None
     ) -> tuple[Result, ...]:
         """The rows of a quantity in their order, of one ``item`` if it is named."""
-        wanted = [row for row in self.rows if (row.quantity, row.basis) == (quantity, basis)]
-        return tuple(row for row in wanted if item is None or row.item == item)
+        found = [row for row in self.rows if (row.quantity, row.basis) == (quantity, basis)]
+        if item is not None:
+            found = [row for row in found if row.item == item]
+        return tuple(found)
 
     def row(self, quantity: str, basis: str = "sampled") -> Result | None:
         """The only row of a quantity; None where there is none."""
-        return next(iter(self.series(quantity, basis)), None)
+        rows = self.series(quantity, basis)
+        return rows[0] if rows else None
 
     def facts(self, quantity: str, basis: str = "sampled") -> dict[str, Json]:
         """What the row of a quantity records besides numbers; empty where there is none."""
@@ -307,8 +366,10 @@ class Results:
                 by_item.setdefault(str(row.item), []).append(row)
         return {item: Numbers(rows) for item, rows in by_item.items()}
 
-    def scorers(self, name: str) -> dict[str, str | None]:
-        """The scorers that judged the answers of a model: of mean scores, and of leaks; empty where the rows do not say."""
+    def scorers(self, name: str) -> dict[str, Json]:
+        """The scorers that judged the answers of a model: ``score`` of mean scores, ``leak`` of leaks, and ``parameters`` of
+        each that has any; empty where the rows do not say.
+        """
         return self.model(name).facts("answers")
 
     def audit(self, name: str) -> Numbers:
@@ -319,6 +380,11 @@ class Results:
 def place(root: Path, stage: str, name: str) -> Path:
     """The file of one stage and model below the folder of artifacts ``root``."""
     return root / FOLDER / stage / f"{name}.parquet"
+
+
+def is_place(path: Path) -> bool:
+    """Whether a file is a table of results, by where it lies; other stages' tables are Parquet files too."""
+    return path.suffix == ".parquet" and path.parent.parent.name == FOLDER
 
 
 def write(path: str | os.PathLike[str], rows: Iterable[Result]) -> None:
@@ -336,66 +402,92 @@ def frame_of(rows: Iterable[Result]) -> pd.DataFrame:
 def _arrow(rows: Iterable[Result]) -> pa.Table:
     import pyarrow as pa
 
-    columns: dict[str, list[Json]] = {name: [] for name in COLUMNS}
-    for row in rows:
-        for name, values in columns.items():
-            own = getattr(row, name)
-            values.append(
-                json.dumps(own, allow_nan=True) if name == "evidence" and own is not None else own
-            )
+    rows = list(rows)
     types = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
-    schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
-    return pa.table(columns, schema=schema)
+    columns = {}
+    for name, kind in COLUMNS.items():
+        values = [getattr(row, name) for row in rows]
+        if name == "evidence":
+            values = list(map(_dumped, values))
+        columns[name] = pa.array(values, types[kind])
+    return pa.table(columns)
+
+
+def _dumped(evidence: Mapping[str, Json] | None) -> str | None:
+    """The evidence as the text of its column."""
+    if evidence is None:
+        return None
+    return json.dumps(evidence, allow_nan=True)
+
+
+def _loaded(text: str | None) -> Mapping[str, Json] | None:
+    """The evidence that `_dumped` wrote; raises ``ValueError`` for text that is no JSON."""
+    if text is None:
+        return None
+    evidence: dict[str, Json] = json.loads(text)
+    return evidence
 
 
 COLUMNS = {
-    **dict.fromkeys(("model", "scope", "item", "split", "quantity"), "text"),
+    "model": "text",
+    "scope": "text",
+    "item": "text",
+    "split": "text",
+    "quantity": "text",
     "at": "number",
     "basis": "text",
-    **dict.fromkeys(("estimate", "lower", "upper", "alpha_lower", "alpha_upper"), "number"),
-    **dict.fromkeys(("covers", "assumes", "method"), "text"),
-    **dict.fromkeys(("n", "missing"), "count"),
-    **dict.fromkeys(("evidence", "text"), "text"),
+    "estimate": "number",
+    "lower": "number",
+    "upper": "number",
+    "alpha_lower": "number",
+    "alpha_upper": "number",
+    "covers": "text",
+    "assumes": "text",
+    "method": "text",
+    "n": "count",
+    "missing": "count",
+    "evidence": "text",
+    "text": "text",
 }
 assert set(COLUMNS) == {field.name for field in fields(Result)}
 
 
-def read(root: Path, models: Iterable[str] | None = None) -> Results:
-    """Read every table below ``root/results``; of the names in ``models`` alone, if given."""
+def read(
+    root: Path, models: Iterable[str] | None = None, *, without: Collection[str] = ()
+) -> Results:
+    """Read every table below ``root/results``; of the names in ``models`` alone, if given, and none of stages ``without``."""
     wanted = None if models is None else set(models)
     by_model: dict[str, list[Result]] = {}
     for path in sorted((root / FOLDER).glob("*/*.parquet")):
+        if path.parent.name in without:
+            continue
         if wanted is None or path.stem in wanted or path.parent.name in SHARED:
             for row in read_rows(path):
-                by_model.setdefault(row.model, []).append(row)
-    return Results(
-        {name: tuple(rows) for name, rows in by_model.items() if wanted is None or name in wanted}
-    )
+                if wanted is None or row.model in wanted:
+                    by_model.setdefault(row.model, []).append(row)
+    return Results({name: tuple(rows) for name, rows in by_model.items()})
 
 
 SHARED = ("compare",)  # stages with one table of all models
 
 
 def read_rows(path: Path) -> list[Result]:
-    """The rows of one table."""
+    """The rows of one table; raises `BadFile` where it lacks a column, or holds evidence that is not JSON."""
     from lethe.errors import BadFile
     from lethe.io.tables import read_arrow
 
     arrow = read_arrow(path)
-    if absent := [name for name in COLUMNS if name not in arrow.column_names]:
-        raise BadFile(path, f"has no column {absent[0]!r}", AGAIN)
-    try:
-        return [
-            Result(
-                **{
-                    **row,
-                    "evidence": None if row["evidence"] is None else json.loads(row["evidence"]),
-                }
-            )
-            for row in arrow.select(list(COLUMNS)).to_pylist()
-        ]
-    except ValueError:
-        raise BadFile(path, "holds evidence that is not JSON", AGAIN) from None
+    for name in COLUMNS:
+        if name not in arrow.column_names:
+            raise BadFile(path, f"has no column {name!r}", AGAIN)
+    rows = []
+    for values in arrow.select(list(COLUMNS)).to_pylist():
+        try:
+            evidence = _loaded(values.pop("evidence"))
+        except ValueError:
+            raise BadFile(path, "holds evidence that is not JSON", AGAIN) from None
+        rows.append(Result(**values, evidence=evidence))
+    return rows
 
 
 def frame(root: Path) -> pd.DataFrame:
@@ -404,10 +496,10 @@ def frame(root: Path) -> pd.DataFrame:
 
     from lethe.io.tables import read_table
 
-    paths = sorted((root / FOLDER).glob("*/*.parquet"))
-    tables = [read_table(path).assign(stage=path.parent.name) for path in paths]
-    return (
-        pd.concat(tables, ignore_index=True)
-        if tables
-        else pd.DataFrame(columns=[*COLUMNS, "stage"])
-    )
+    tables = []
+    for path in sorted((root / FOLDER).glob("*/*.parquet")):
+        table = read_table(path)
+        tables.append(table.assign(stage=path.parent.name))
+    if not tables:
+        return pd.DataFrame(columns=[*COLUMNS, "stage"])
+    return pd.concat(tables, ignore_index=True)

@@ -11,9 +11,9 @@ score.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -28,15 +28,28 @@ from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.twins import TwinTest, Way
 
 Word = Literal["trace", "no trace found", "open", "none"]
-GIVEN = "given answers"  # the basis that decides the word where it exists
-SAMPLED = "sampled"
-BASES = (GIVEN, SAMPLED)
+GIVEN = "given answers"  # the basis of the rows where candidates are scored
+COUNTED = (
+    "sampled"  # where a server states no likelihoods: candidates are counted in sampled answers
+)
+Basis = Literal["given answers", "sampled"]
+UNREAD = "a server does not state the likelihood of a given answer"
 STATED = "each true candidate was drawn uniformly among its candidates, apart from all else that the model saw"
+NATIVE = (
+    "the dataset's generator drew the true candidates and their twins alike, without replacement"
+)
 SAMPLE = "these secrets are a random sample of secrets like them"
 PURE = "epsilon-differential privacy (pure) of replacing a secret's draw, and drawn candidates"
 LOOK = 1  # a model's test is read once; other scores are a new test with its own alpha
 MOST_SECRETS = 1 << 16  # of a plan for a test that is too weak
 MORE_CANDIDATES = (5, 10, 20, 50, 100, 1000)
+# What a word of the verdict and the word on a trace mean together; no word changes the other.
+RARELY_SAID = "It rarely says a secret, but whoever has a list of candidates learns something."
+BESIDE = {
+    ("forgot", "trace"): RARELY_SAID,
+    ("leaks", "no trace found"): "Chance, or the seed of Retrain, may explain the leak.",
+    ("open", "trace"): "It is proved to know, and not how often it says so.",
+}
 RANKS = {
     "preferred": "too high",
     "avoided": "too low",
@@ -85,6 +98,16 @@ class OfGroup:
 
 
 @dataclass(frozen=True)
+class ByScore:
+    """The test of one model by a further score, declared before any score was seen. It has the level of the word too."""
+
+    score: str
+    p: float
+    log_p: float
+    direction: Way
+
+
+@dataclass(frozen=True)
 class Design:
     """How the true candidates were drawn: natively, by a sealed key, as assumed of given values, or as stated."""
 
@@ -99,6 +122,8 @@ class Trace:
 
     ``alpha`` is shared by ``models`` models under test; ends of shares and of epsilon fail with ``alpha`` each. ``secrets``
     names each secret, in the order of the ranks. ``controls`` are models that cannot know; ``lift`` needs scores in nats.
+    ``test`` is by the score of the whole answer, and ``by_scores`` has the tests by the further declared scores. Of
+    ``basis`` *sampled*, the score is how many sampled answers state a candidate.
     """
 
     test: TwinTest
@@ -110,15 +135,25 @@ class Trace:
     lift: Lift | None = None
     authors: tuple[OfGroup, ...] = ()
     design: Design = Design()
-    basis: str = GIVEN
+    by_scores: tuple[ByScore, ...] = ()
+    basis: Basis = "given answers"
 
     @property
     def level(self) -> float:
-        """The level of this model's word."""
-        return self.alpha / self.models
+        """The level of each score's test: the declared scores share the level of this model's word evenly."""
+        return self.alpha / self.models / self.settings.n_scores
+
+    @property
+    def deciding(self) -> ByScore | None:
+        """The further score that finds a trace where the score of the whole answer does not; of several the clearest."""
+        if self.test.p <= self.level or not self.by_scores:
+            return None
+        clearest = min(self.by_scores, key=lambda by_score: by_score.log_p)
+        return clearest if clearest.p <= self.level else None
 
     @property
     def failed_control(self) -> Control | None:
+        """The first control that rejects; None where all hold."""
         for control in self.controls:
             if not control.holds:
                 return control
@@ -131,15 +166,17 @@ class Trace:
 
     @property
     def word(self) -> Word:
+        """The word of the model, as the head of this file defines it."""
         if self.failed_control:
             return "none"
-        if self.test.p <= self.level:
+        if self.test.p <= self.level or self.deciding:
             return "trace"
         if self._is_enough(self.smallest_known, len(self.secrets)):
             return "no trace found"
         return "open"
 
     def _is_enough(self, known: int | None, m: int) -> bool:
+        """Whether knowing ``known`` of ``m`` secrets is a small share."""
         return known is not None and known <= self.settings.known * m
 
     def _would_do(self, m: int, k: int) -> bool:
@@ -150,11 +187,13 @@ class Trace:
     @property
     def first(self) -> int:
         """How many true candidates rank first."""
-        return sum(rank == 1 for rank in self.test.ranks)
+        return self.test.ranks.count(1)
 
     @property
     def last(self) -> int:
-        return sum(rank == k for rank, k in zip(self.test.ranks, self.test.candidates, strict=True))
+        """How many true candidates rank last."""
+        is_last = np.equal(self.test.ranks, self.test.candidates)
+        return int(is_last.sum())
 
     @property
     def by_chance(self) -> float:
@@ -168,20 +207,39 @@ class Trace:
             return f"{name}: no word on a trace. {failed.refusal}"
         m, k = len(self.secrets), min(self.test.candidates)
         p = p_text(self.test.p, self.test.log_p)
+        deciding = self.deciding
+        if deciding:
+            p = p_text(deciding.p, deciding.log_p)
+            return (
+                f"{name}: trace: by the declared score {deciding.score} its true secrets rank {RANKS[deciding.direction]} "
+                f"among their candidates (p {p}, level {self.level:.3g})."
+            )
         if self.word == "trace":
             several = "at least " if k < max(self.test.candidates) else ""
             return (
-                f"{name}: trace: its true secrets rank {RANKS[self.test.direction]} among {several}{k} candidates "
-                f"(p {p}, level {self.level:.3g}); of {m}, {self.first} are first and {self.last} last, "
+                f"{name}: trace: its true secrets rank {RANKS[self.test.direction]} among {several}{k} candidates"
+                f"{self._by_counts} (p {p}, level {self.level:.3g}); of {m}, {self.first} are first and {self.last} last, "
                 f"by chance {self.by_chance:.3g}."
             )
         if self.word == "open":
             return f"{name}: open: p {p}, but the test is too weak to say that no trace was found. {self._plan()}"
-        found = f"had it known {self.smallest_known} of the {plural(m, 'secret')}"
+        knew = "said" if self._by_counts else "known"
+        found = f"had it {knew} {self.smallest_known} of the {plural(m, 'secret')}"
         if self.lift and math.isfinite(self.lift.up):
             found += f", or preferred each by {_nats(self.lift.up)} nats"
+        if self._by_counts:
+            found += " more often than all their twins"
         power = f"this would have been found with probability {self.settings.power:g}"
-        return f"{name}: no trace found: p {p}; {found}, {power}. By this score alone."
+        alone = "By this score alone."
+        if self.by_scores:
+            further = ", ".join(by_score.score for by_score in self.by_scores)
+            alone = f"Nor was one found by {further}. By these scores alone."
+        return f"{name}: no trace found{self._by_counts}: p {p}; {found}, {power}. {alone}"
+
+    @property
+    def _by_counts(self) -> str:
+        """Said with a word that rests on counts, which see less than likelihoods."""
+        return " by counts of its sampled answers" if self.basis == COUNTED else ""
 
     def _plan(self) -> str:
         """What would make the test strong enough."""
@@ -220,13 +278,17 @@ class Trace:
 
 def measured_rows(model: str, trace: Trace) -> list[Result]:
     """The rows that do not depend on other models: ranks, p-value, capital, ends of shares and of epsilon."""
-    rows, test, basis = Rows(model), trace.test, trace.basis
+    rows = Rows(model)
+    test = trace.test
+    basis = trace.basis
     p_values = twins.secret_p_values(test.ranks, test.candidates)
     for place, secret in enumerate(trace.secrets):
-        rank, k = test.ranks[place], test.candidates[place]
-        rows.add("question", "twin_rank", basis, rank, item=secret, split="forget", at=k)
-        rows.add("question", "twin_p", basis, p_values[place], item=secret, split="forget")
+        add_secret = partial(rows.add, "question", basis=basis, item=secret, split="forget")
+        add_secret("twin_rank", estimate=test.ranks[place], at=test.candidates[place])
+        add_secret("twin_p", estimate=p_values[place])
+
     m = len(trace.secrets)
+    add = partial(rows.add, "model", basis=basis, n=m)
     evidence: dict[str, Json] = {
         "totals": test.totals,
         "log_p": test.log_p,
@@ -237,29 +299,62 @@ def measured_rows(model: str, trace: Trace) -> list[Result]:
         "ranks": list(test.ranks),
         "candidates": list(test.candidates),
     }
-    rows.add("model", "trace_p", basis, test.p, n=m, evidence=evidence)
-    capitals = test.log_capitals.tolist()
+    add("trace_p", estimate=test.p, evidence=evidence)
     e = math.exp(min(test.log_e, 700.0))  # beyond, a float has no room; the capital has
-    rows.add(
-        "model", "trace_e", basis, e, n=m, evidence={"log_e": test.log_e, "capitals": capitals}
-    )
-    for quantity, count in (("ranked_first", trace.first), ("ranked_last", trace.last)):
-        lower = float(binary_lower(count, m, trace.alpha))
-        upper = float(binary_upper(count, m, trace.alpha))
-        guarantee = (trace.alpha, Covers.POPULATION, SAMPLE, "Clopper-Pearson", m)
-        counts = {"count": count, "by_chance": trace.by_chance}
-        ends = both_ends(lower, upper, *guarantee)
-        rows.add("model", quantity, basis, count / m, *ends, n=m, evidence=counts)
+    capital = {"log_e": test.log_e, "capitals": test.log_capitals.tolist()}
+    add("trace_e", estimate=e, evidence=capital)
+    add("trace_log10_e", estimate=test.log_e / math.log(10))
+    _add_share(rows, "ranked_first", trace.first, trace)
+    _add_share(rows, "ranked_last", trace.last, trace)
     epsilon = twins.epsilon_lower(test.ranks, test.candidates, trace.alpha)
     method = "guesses of the first or the last, Clopper-Pearson"
-    bound = Bound(epsilon, "lower", trace.alpha, Covers.RUN, PURE, method, m)
-    rows.add("model", "trace_epsilon", basis, None, bound)
+    bound = Bound(
+        epsilon,
+        "lower",
+        trace.alpha,
+        Covers.RUN,
+        PURE,
+        method,
+        m,
+    )
+    rows.add("model", "trace_epsilon", basis, lower=bound)
     return rows.rows
+
+
+def _add_share(rows: Rows, quantity: str, count: int, trace: Trace) -> None:
+    """Add the share ``count`` of the true candidates with Clopper-Pearson's ends, each at alpha."""
+    m = len(trace.secrets)
+    lower, upper = both_ends(
+        float(binary_lower(count, m, trace.alpha)),
+        float(binary_upper(count, m, trace.alpha)),
+        trace.alpha,
+        Covers.POPULATION,
+        SAMPLE,
+        "Clopper-Pearson",
+        m,
+    )
+    counts = {"count": count, "by_chance": trace.by_chance}
+    rows.add("model", quantity, trace.basis, count / m, lower, upper, n=m, evidence=counts)
+
+
+def by_question(
+    rows: Sequence[Result], questions_of_secret: Mapping[str, Sequence[str]]
+) -> list[Result]:
+    """The rows with those of a secret under each question that asks for it."""
+    asked: list[Result] = []
+    for row in rows:
+        if row.scope != "question":
+            asked.append(row)
+            continue
+        for question in questions_of_secret[str(row.item)]:
+            asked.append(replace(row, item=question))
+    return asked
 
 
 def word_rows(model: str, trace: Trace) -> list[Result]:
     """The rows of the word, which depends on how many models share alpha, and on the controls."""
-    rows, basis = Rows(model), trace.basis
+    rows = Rows(model)
+    lift = vars(trace.lift) if trace.lift else None
     facts: dict[str, Json] = {
         "alpha": trace.alpha,
         "level": trace.level,
@@ -268,46 +363,115 @@ def word_rows(model: str, trace: Trace) -> list[Result]:
         "settings": trace.settings.model_dump(),
         "controls": [vars(control) for control in trace.controls],
         "authors": [vars(author) for author in trace.authors],
-        "lift": vars(trace.lift) if trace.lift else None,
+        "lift": lift,
         "design": vars(trace.design),
+        "by_scores": [vars(by_score) for by_score in trace.by_scores],
     }
-    rows.add("model", "trace", basis, evidence=facts, text=trace.word)
-    rows.add("model", "smallest_known", basis, trace.smallest_known, n=len(trace.secrets))
+    add = partial(rows.add, "model", basis=trace.basis)
+    add("trace", evidence=facts, text=trace.word)
+    add("smallest_known", estimate=trace.smallest_known, n=len(trace.secrets))
+    for by_score in trace.by_scores:
+        add("trace_score_p", estimate=by_score.p, item=by_score.score)
     if trace.lift:
-        nats = vars(trace.lift)
-        rows.add("model", "smallest_lift", basis, trace.lift.up, evidence=nats)
+        add("smallest_lift", estimate=trace.lift.up, evidence=lift)
     for control in trace.controls:
-        rows.add("model", "twin_control_p", basis, control.p, item=control.model)
+        rows.add("model", "twin_control_p", GIVEN, control.p, item=control.model)
     return rows.rows
 
 
-def twin_test_of(numbers: Numbers, basis: str = GIVEN) -> TwinTest | None:
+def refused_rows(model: str, reason: str) -> list[Result]:
+    """The row of a model that could not be tested."""
+    rows = Rows(model)
+    rows.add("model", "trace_p", GIVEN, evidence={"refused": reason})
+    return rows.rows
+
+
+def no_word_rows(model: str, reason: str, of_all: bool = False) -> list[Result]:
+    """The row of a model without a word; ``reason`` completes "no word on a trace", for all models or for this one."""
+    evidence: dict[str, Json] = {"refused": reason}
+    if of_all:
+        evidence["of_all"] = True
+    rows = Rows(model)
+    rows.add("model", "trace", GIVEN, evidence=evidence, text="none")
+    return rows.rows
+
+
+def refusal_of_all(rows: Iterable[Result]) -> str:
+    """Why no model of a run has a word on a trace, by the rows of the stage `compare`; empty where a control took no word.
+
+    It holds for whatever else was tested with the same secrets, such as models after an attack.
+    """
+    words = [row for row in rows if (row.scope, row.quantity) == ("model", "trace")]
+    if not words:
+        return "The stage compare tested no control beside it."
+    for row in words:
+        if row.facts.get("of_all"):
+            reason = row.facts["refused"]
+            return f"{reason[0].upper()}{reason[1:]}."
+        for record in row.facts.get("controls", ()):
+            control = Control(**record)
+            if not control.holds:
+                return control.refusal
+    return ""
+
+
+def basis_of(numbers: Numbers) -> Basis:
+    """What the word of a model rests on: likelihoods where its candidates were scored, else counts where there are any."""
+    row = numbers.row("trace_p", GIVEN)
+    was_scored = row is not None and "ranks" in row.facts
+    if not was_scored and numbers.row("trace_p", COUNTED) is not None:
+        return "sampled"
+    return "given answers"
+
+
+def refusal_of(numbers: Numbers) -> str | None:
+    """Why a model was not tested; None where it was, or where nothing was drawn."""
+    reason: str | None = numbers.facts("trace_p", GIVEN).get("refused")
+    return reason
+
+
+def twin_test_of(numbers: Numbers) -> TwinTest | None:
     """The twin test behind the rows of a model; None where there is none."""
-    row = numbers.row("trace_p", basis)
-    if row is None:
+    row = numbers.row("trace_p", basis_of(numbers))
+    if row is None or "ranks" not in row.facts:
         return None
     return twins.twin_test(row.facts["ranks"], row.facts["candidates"])
 
 
 def trace_of(numbers: Numbers) -> Trace | None:
-    """The word of a model from its rows: that of its given answers where these exist, else of its counts."""
-    for basis in BASES:
-        word, test = numbers.row("trace", basis), twin_test_of(numbers, basis)
-        if word is not None and test is not None:
-            facts = word.facts
-            return Trace(
-                test,
-                tuple(numbers.facts("trace_p", basis)["secrets"]),
-                facts["alpha"],
-                models=facts["models"],
-                settings=Twins(**facts["settings"]),
-                controls=tuple(Control(**control) for control in facts["controls"]),
-                lift=Lift(**facts["lift"]) if facts["lift"] else None,
-                authors=tuple(OfGroup(**author) for author in facts["authors"]),
-                design=Design(**facts["design"]),
-                basis=basis,
-            )
-    return None
+    """The word of a model with its evidence from its rows; None where it has none."""
+    basis = basis_of(numbers)
+    facts = numbers.facts("trace", basis)
+    test = twin_test_of(numbers)
+    if test is None or "alpha" not in facts:
+        return None
+    lift = None
+    if facts["lift"]:
+        lift = Lift(**facts["lift"])
+    return Trace(
+        test,
+        tuple(numbers.facts("trace_p", basis)["secrets"]),
+        facts["alpha"],
+        models=facts["models"],
+        settings=Twins(**facts["settings"]),
+        controls=tuple(Control(**control) for control in facts["controls"]),
+        lift=lift,
+        authors=tuple(OfGroup(**author) for author in facts["authors"]),
+        design=Design(**facts["design"]),
+        by_scores=tuple(ByScore(**by_score) for by_score in facts["by_scores"]),
+        basis=basis,
+    )
+
+
+def sentence_of(numbers: Numbers, name: str) -> str:
+    """The word of a model with its evidence, or why it has none; empty where nothing was drawn."""
+    trace = trace_of(numbers)
+    if trace is not None:
+        return trace.sentence(name)
+    reason = numbers.facts("trace", GIVEN).get("refused")
+    if not reason:
+        return ""
+    return f"{name}: no word on a trace: {reason}."
 
 
 def by_author(test: TwinTest, authors: Sequence[str]) -> tuple[OfGroup, ...]:
@@ -332,9 +496,13 @@ def by_author(test: TwinTest, authors: Sequence[str]) -> tuple[OfGroup, ...]:
 def lift_of(
     scores: np.ndarray, level: float, rng: np.random.Generator, power: float = TWINS.power
 ) -> Lift:
-    """The smallest lift of a model's own scores (m, k) in nats that the test would find, up and down."""
+    """The smallest lift of a model's own scores (m, k) in nats that the test would find, up and down.
+
+    ``level``, a probability, is that of the model's word; the test finds such a lift with probability ``power``.
+    """
     up = twins.smallest_lift(scores, level, rng, power=power)
-    return Lift(up, twins.smallest_lift(scores, level, rng, up=False, power=power))
+    down = twins.smallest_lift(scores, level, rng, up=False, power=power)
+    return Lift(up, down)
 
 
 def p_text(p: float, log_p: float | None = None) -> str:
@@ -355,12 +523,19 @@ def document(rows: Sequence[Result]) -> dict[str, Json]:
     numbers = Numbers([row for row in rows if row.scope == "model"])
     trace = trace_of(numbers)
     if trace is None:
-        return {}
+        reason = numbers.facts("trace", GIVEN).get("refused")
+        if not reason:
+            return {}
+        return {"word": "none", "refused": [reason]}
     test = trace.test
+    lift = vars(trace.lift) if trace.lift else None
     control: dict[str, Json] | None = None
     if trace.controls:
         shown = trace.failed_control or trace.controls[0]
         control = {"model": shown.model, "p": shown.p, "holds": shown.holds}
+    by_scores: dict[str, Json] = {}
+    if trace.by_scores:
+        by_scores["scores"] = [vars(by_score) for by_score in trace.by_scores]
     return {
         "word": trace.word,
         "direction": test.direction,
@@ -376,17 +551,26 @@ def document(rows: Sequence[Result]) -> dict[str, Json]:
         "ids": list(trace.secrets),
         "candidates": list(test.candidates),
         "ranks": list(test.ranks),
-        "ranked_first": _share(numbers, "ranked_first", trace.basis),
-        "ranked_last": _share(numbers, "ranked_last", trace.basis),
-        "epsilon_lower": _lower(numbers, trace.basis),
+        "ranked_first": _share(numbers, "ranked_first"),
+        "ranked_last": _share(numbers, "ranked_last"),
+        "epsilon_lower": _lower(numbers),
         "smallest_known": trace.smallest_known,
-        "smallest_lift": vars(trace.lift) if trace.lift else None,
+        "smallest_lift": lift,
         "authors": [vars(author) for author in trace.authors],
         "control": control,
         "design": trace.design.kind,
         "assumes": trace.design.assumes,
         "commitment": trace.design.commitment,
+        **by_scores,
     }
+
+
+def record_of(numbers: Numbers, name: str) -> dict[str, Json]:
+    """The JSON of a model's trace with its sentence; empty where nothing was drawn."""
+    record = document(numbers.rows)
+    if record:
+        record["sentence"] = sentence_of(numbers, name)
+    return record
 
 
 def _p_way(test: TwinTest) -> dict[str, Json]:
@@ -394,13 +578,17 @@ def _p_way(test: TwinTest) -> dict[str, Json]:
     return {way: math.exp(log_p) for way, log_p in test.log_p_of_way.items()}
 
 
-def _share(numbers: Numbers, quantity: str, basis: str) -> dict[str, Json]:
-    row = numbers.row(quantity, basis)
+def _share(numbers: Numbers, quantity: str) -> dict[str, Json]:
+    """How many true candidates rank first, or last, and the ends of their share."""
+    row = numbers.row(quantity, basis_of(numbers))
     if row is None:
         return {}
     return {"count": row.facts["count"], "lower": row.lower, "upper": row.upper}
 
 
-def _lower(numbers: Numbers, basis: str) -> float | None:
-    row = numbers.row("trace_epsilon", basis)
-    return None if row is None else row.lower
+def _lower(numbers: Numbers) -> float | None:
+    """The lower end of epsilon."""
+    row = numbers.row("trace_epsilon", basis_of(numbers))
+    if row is None:
+        return None
+    return row.lower

@@ -58,7 +58,14 @@ class Answers:
     def missing(cls, prompt_id: str, samples: list[int], reason: str) -> Answers:
         """As many missing answers as there are samples, all for one reason."""
         n = len(samples)
-        return cls(prompt_id, samples, [None] * n, [0] * n, [reason] * n, [None] * n)
+        return cls(
+            prompt_id,
+            samples,
+            [None] * n,
+            [0] * n,
+            [reason] * n,
+            [None] * n,
+        )
 
     def __iter__(self) -> Iterator[Answer]:
         thinking = self.thinking or [None] * len(self.samples)

@@ -43,7 +43,8 @@ def weigh(
     rows, vocabulary = logits.shape
     padded = logits.new_empty(rows, -(-vocabulary // BLOCK) * BLOCK)
     padded[:, vocabulary:] = 0
-    weights, largest = padded[:, :vocabulary], logits.amax(-1, keepdim=True)
+    weights = padded[:, :vocabulary]
+    largest = logits.amax(-1, keepdim=True)
     top = 1 / torch.sub(logits, largest, out=weights).exp_().sum(-1)
     if temperature != 1:
         torch.sub(logits, largest, out=weights).div_(temperature).exp_()
@@ -64,7 +65,8 @@ def draw(weights: torch.Tensor, rows: torch.Tensor, draws: torch.Tensor) -> torc
     block = first_above(shares, rows, draws)
     # Within its block a sample searches for the draw minus the mass of earlier blocks; most samples share a block.
     visited, visit = (rows * blocks.shape[1] + block).unique(return_inverse=True)
-    row, column = visited // blocks.shape[1], visited % blocks.shape[1]
+    row = visited // blocks.shape[1]
+    column = visited % blocks.shape[1]
     below = shares[row, column - 1].where(column > 0, 0)
     within = cumulated(blocks[row, column], (shares[row, column] - below)[:, None])
     return block * BLOCK + first_above(within, visit, draws - below[visit])

@@ -51,6 +51,44 @@ def p_value_of_no_change(answers: Sequence[Sequence[str]], seed: int = 0) -> flo
     return min(1.0, STATISTICS * float(p_values.min()))
 
 
+def p_value_of_one_mean(values: Sequence[Sequence[float]], seed: int = 0) -> float | None:
+    """The p-value of "the numbers of each question are exchangeable in time"; None where no question has `FEWEST` of them.
+
+    ``values`` are those of each question, in time, such as the log-probability that a server states of one token. The
+    distance between the means of the first and the last half, summed over the questions, is compared with `SHUFFLES` of
+    permutations within each question (Chauvin et al., "Log Probability Tracking of LLM APIs", arXiv 2512.03816).
+
+    >>> p_value_of_one_mean([[-0.5] * 40]), p_value_of_one_mean([[-0.5] * 20 + [-0.51] * 20]) < 1e-3
+    (1.0, True)
+    """
+    asked = [np.array(numbers, dtype=np.float64) for numbers in values if len(numbers) >= FEWEST]
+    if not asked:
+        return None
+    most = max(FEWEST // 2, min(MOST_AT_AN_END, MOST // (2 * len(asked))))
+    for place, numbers in enumerate(asked):
+        if len(numbers) > 2 * most:
+            asked[place] = np.concatenate([numbers[:most], numbers[-most:]])
+    generator = np.random.default_rng(seed)
+    seen = sum(float(_distance(numbers[None])[0]) for numbers in asked)
+    above = 0
+    done = 0
+    while done < SHUFFLES and above < ENOUGH:
+        shuffled = np.zeros(AT_ONCE)
+        for numbers in asked:
+            rows = np.tile(numbers, (AT_ONCE, 1))
+            shuffled += _distance(generator.permuted(rows, axis=1))
+        above += int((shuffled >= seen - 1e-12).sum())
+        done += AT_ONCE
+    return (1 + above) / (1 + done)
+
+
+def _distance(rows: np.ndarray) -> np.ndarray:
+    """(shuffles,) the distance between the means of the first and the last half of each row."""
+    half = rows.shape[1] // 2
+    difference = rows[:, :half].mean(axis=1) - rows[:, -half:].mean(axis=1)
+    return np.asarray(np.abs(difference))
+
+
 def _coded(texts: Sequence[str], most: int) -> np.ndarray:
     """(3, answers): ranks of the lengths, then numbers of the first words and of the texts, of the first and last answers."""
     half = min(len(texts) // 2, most)

@@ -19,9 +19,7 @@ from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, FAILED, FILTERED
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import keep, recall
 from lethe.io.files import restored
-from lethe.progress import progress
-from lethe.sampling.answer import Answers
-from lethe.sampling.endpoint_client import (
+from lethe.models.endpoint_client import (
     Ask,
     Client,
     Failed,
@@ -29,12 +27,31 @@ from lethe.sampling.endpoint_client import (
     ServerGone,
     run,
 )
-from lethe.sampling.endpoint_probes import Probe, Probes, drift, identity, probe, repeats
-from lethe.sampling.endpoint_reply import cleaned_within
+from lethe.models.endpoint_reply import cleaned_within
+from lethe.progress import progress
+from lethe.sampling.answer import Answers
+from lethe.sampling.endpoint_probes import (
+    Probe,
+    Probes,
+    drift,
+    first_token,
+    identity,
+    probe,
+    repeats,
+)
 from lethe.sampling.engine import Belief, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
-NONE = ServedAnswer(None, FAILED, 0, None, "", None, 0.0, (0.0, 0.0))
+NONE = ServedAnswer(
+    None,
+    FAILED,
+    0,
+    None,
+    "",
+    None,
+    0.0,
+    (0.0, 0.0),
+)
 SPREAD = 2654435761  # odd, so that multiples differ
 ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
 
@@ -58,7 +75,8 @@ class Job:
     ask: Ask
 
     def __str__(self) -> str:
-        first, last = self.numbers[0], self.numbers[-1]
+        first = self.numbers[0]
+        last = self.numbers[-1]
         which = "the greedy answer" if first == GREEDY else f"answers {first} to {last}"
         return f"{which} to question {self.prompt.prompt_id!r}"
 
@@ -200,7 +218,7 @@ class EndpointEngine:
 
     def remember(self, prompt: Prompt, settings: Settings) -> Journal:
         """The journal of a prompt under these settings, whose tokens count as spent."""
-        changes_nothing = {"n", "greedy", "first_sample"}
+        changes_nothing = {"n", "greedy", "first_sample", "batch"}
         if not self.endpoint.seeded:
             changes_nothing.add("seed")
         drawing = settings.model_dump(exclude=changes_nothing)
@@ -273,7 +291,8 @@ class EndpointEngine:
 
         Answers that the server left out become jobs of their own. Sets ``capped`` instead of sending what the cap forbids.
         """
-        cap, most = self.endpoint.max_tokens_total, job.ask.most()
+        cap = self.endpoint.max_tokens_total
+        most = job.ask.most()
         if cap is not None and self.spent + self.reserved + most > cap:
             self.capped = True
             return 0
@@ -355,7 +374,12 @@ class EndpointEngine:
             texts.append([drawn.text or "" for drawn in answers])
         # Where a setting changes the law, the probabilities that a server states may be of another one.
         stated = in_time if self.as_stated else []
-        later_probes = (identity(models), drift(texts), repeats(stated))
+        later_probes = (
+            identity(models),
+            drift(texts),
+            repeats(stated),
+            first_token(in_time),
+        )
         show_probes(later_probes)
         probes = (*self.probes.tried, *later_probes)
         return {
@@ -379,8 +403,7 @@ class EndpointEngine:
 
 def _seed(settings: Settings, prompt: Prompt, number: int) -> int:
     """The seed of an answer to a prompt: 31 bits, as servers read them, and no two answers have one seed."""
-    stream = settings.model_copy(update={"first_sample": 0}).stream(prompt.prompt_id)
-    first = int(stream.generate_state(1)[0])
+    first = int(settings.stream(prompt.prompt_id).generate_state(1)[0])
     return (first + number * SPREAD) % (1 << 31)
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from lethe.config.measuring import Endpoint
 from lethe.errors import LetheError, plural
 from lethe.io.answer_ends import ASKED_AGAIN
+from lethe.models.endpoint_client import Ask, Client, Failed, ServedAnswer
 from lethe.sampling.drift import LEVEL as NO_CHANGE
-from lethe.sampling.drift import p_value_of_no_change
-from lethe.sampling.endpoint_client import Ask, Client, Failed, ServedAnswer
+from lethe.sampling.drift import p_value_of_no_change, p_value_of_one_mean
 
 OPEN = "Write ten words that come to mind."  # a question with many answers
 # The numbers of requests of each probe, which are as few as their tests need.
@@ -325,6 +325,25 @@ def drift(answers: Sequence[Sequence[str]]) -> Probe:
     if p is None:
         return Probe("drift", None, "too few answers for a test of the first against the last")
     return Probe("drift", p > NO_CHANGE, f"first against last answers: p = {p:.2g} of no change")
+
+
+def first_token(answers: Sequence[Sequence[ServedAnswer]]) -> Probe:
+    """Whether the server states one log-probability of the likeliest first token from the first answers to the last.
+
+    ``answers`` are those of each question, in time. The mean over requests tells changes apart that texts do not show; it
+    also moves where a server rounds in another way under another load, so no claim rests on it.
+    """
+    stated = []
+    for in_time in answers:
+        stated.append([max(answer.stated.values()) for answer in in_time if answer.stated])
+    p = p_value_of_one_mean(stated)
+    if p is None:
+        sentence = "the server states no log-probabilities of enough answers"
+        return Probe("first token", None, sentence, needed=False)
+    sentence = (
+        f"log-probability of the first token, first against last answers: p = {p:.2g} of no change"
+    )
+    return Probe("first token", p > NO_CHANGE, sentence, needed=False)
 
 
 def repeats(answers: Sequence[Sequence[ServedAnswer]]) -> Probe:

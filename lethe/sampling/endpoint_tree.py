@@ -18,10 +18,8 @@ from lethe.io.answer_ends import CUT_OFF, STOPPED, end_of
 from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models.encoding import CHAT, read_template, worded
-from lethe.sampling.answer_tree.asking import Rule
-from lethe.sampling.endpoint_client import Client, Failed
-from lethe.sampling.endpoint_probes import Probe
-from lethe.sampling.endpoint_reply import (
+from lethe.models.endpoint_client import Client, Failed
+from lethe.models.endpoint_reply import (
     ROUNDING,
     BadReply,
     Detokenized,
@@ -31,6 +29,8 @@ from lethe.sampling.endpoint_reply import (
     TokenStep,
     read,
 )
+from lethe.sampling.answer_tree.asking import Rule
+from lethe.sampling.endpoint_probes import Probe
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
 from lethe.statistics.leak_trees import AS_STATED, AnswerTree, HeavyLeak
 
@@ -59,7 +59,13 @@ class Walker:
         self.first_steps: dict[tuple[int, ...], dict[int, float]] = {}  # by the prompt's tokens
 
     async def tree(
-        self, row: Row, rule: Rule, most: int, longest: int, alpha: float, queries: Sequence[int]
+        self,
+        row: Row,
+        rule: Rule,
+        most: int,
+        longest: int,
+        alpha: float,
+        queries: Sequence[int],
     ) -> AnswerTree:
         """The bounds of a question after about ``most`` requests; answers have up to ``longest`` tokens.
 

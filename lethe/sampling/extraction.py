@@ -144,7 +144,14 @@ def near_verbatim(
     else:
         near = Distance(window.suffix, settings.distance)
     law_of_suffix = law.model_copy(update={"max_new_tokens": len(window.suffix)})
-    return _Search(predictor, window, law_of_suffix, settings, path, near).run()
+    return _Search(
+        predictor,
+        window,
+        law_of_suffix,
+        settings,
+        path,
+        near,
+    ).run()
 
 
 @dataclass
@@ -365,7 +372,11 @@ class _Search:
         return hits
 
     def _unread(
-        self, rests: Sequence[_Rest], chances: np.ndarray, edits: np.ndarray, step: int
+        self,
+        rests: Sequence[_Rest],
+        chances: np.ndarray,
+        edits: np.ndarray,
+        step: int,
     ) -> np.ndarray:
         """(rests, V) the chances of the open tokens that no prefix took, 0 for the others."""
         left = chances.copy()

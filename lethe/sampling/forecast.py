@@ -130,7 +130,8 @@ def quickest(
     except Exception as error:  # whatever vLLM lacks here, the first engine has it
         logger.warning("vLLM does not start (%s): the %s engine draws", error, engine.name)
         return engine
-    prompts, settings = work[0].prompts, work[0].settings
+    prompts = work[0].prompts
+    settings = work[0].settings
     middle = prompts[len(prompts) // 2]
     _pilot(other, [middle], settings, 2)  # its first answers also prepare its kernels
     taken = _seconds(engine, middle, settings, COMPARED)
@@ -179,7 +180,11 @@ def fitting(few: float, many: float, budget: int) -> int:
 
 
 def rows_of(
-    engine: Engine, forward: RowModel, prompts: Sequence[Prompt], settings: Settings, n: int
+    engine: Engine,
+    forward: RowModel,
+    prompts: Sequence[Prompt],
+    settings: Settings,
+    n: int,
 ) -> float:
     """The mean number of rows per question that ``n`` answers to each take."""
     before = forward.rows

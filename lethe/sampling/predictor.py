@@ -36,7 +36,8 @@ class RowLayer(DynamicLayer):
 
     def __init__(self, positions: int):
         super().__init__()
-        self.positions, self.length = positions, 0
+        self.positions = positions
+        self.length = 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype = key_states.dtype
@@ -55,11 +56,16 @@ class RowLayer(DynamicLayer):
             self.keys, self.values = grown(self.keys, slots), grown(self.values, slots)
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: object,
+        **kwargs: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        rows, end = key_states.shape[0], self.length + key_states.shape[2]
+        rows = key_states.shape[0]
+        end = self.length + key_states.shape[2]
         self.reserve(rows)
         self.keys[:rows, :, self.length : end] = key_states
         self.values[:rows, :, self.length : end] = value_states
@@ -84,7 +90,8 @@ class RowLayer(DynamicLayer):
         """Put rows (rows, heads, positions, head size) into the slots from ``slot`` on."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
-        rows, positions = keys.shape[0], keys.shape[2]
+        rows = keys.shape[0]
+        positions = keys.shape[2]
         self.reserve(slot + rows)
         self.keys[slot : slot + rows, :, :positions] = keys
         self.values[slot : slot + rows, :, :positions] = values
@@ -209,7 +216,8 @@ class RowModel:
     def rows_are_independent(self) -> bool:
         """Whether a row's result is bit-identical in batches of any size; tested with the model itself."""
         random = np.random.default_rng(0)
-        rows, length = 48, 4
+        rows = 48
+        length = 4
         prefixes = random.integers(self.vocabulary, size=(rows, length))
         tokens = random.integers(self.vocabulary, size=rows)
 

@@ -110,7 +110,7 @@ class Decoding:
     def _whole(self, index: int) -> Branch:
         """The branch of all answers to a prompt, at its start."""
         prompt = self.prompts[index]
-        number = np.arange(-self.settings.greedy, self.settings.of(prompt).n)
+        number = np.arange(len(numbers_of(self.settings, prompt))) - self.settings.greedy
         tokens = np.array([prompt.token_ids], np.int64)
         return Branch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
 
@@ -148,11 +148,7 @@ class Decoding:
             if branch.length > 1:
                 self._prefill(branch.tokens[:, :-1])
             prompt = self.prompts[branch.prompt]
-            stream = self.settings.stream(prompt.prompt_id)
-            steps = self.settings.max_new_tokens
-            table = random_table(stream, self.settings.of(prompt).n, steps)
-            # The greedy answer, whose number is -1, draws nothing: the last row is its.
-            table = np.concatenate([table, np.zeros((1, steps), np.int64)])
+            table = random_numbers(self.settings, prompt)
             self.frontier.join(branch, len(prompt.token_ids), table[branch.number])
             self.pending.remove(branch)
 
@@ -258,7 +254,7 @@ class Decoding:
         prompt = self.prompts[index]
         leaves = self.leaves[index]
         self.leaves[index] = []
-        numbers = self.settings.of(prompt).sample_numbers()
+        numbers = numbers_of(self.settings, prompt)
         leaf_of_sample = np.empty(len(numbers), np.int64)
         for place, leaf in enumerate(leaves):
             leaf_of_sample[leaf.number + self.settings.greedy] = place
@@ -271,6 +267,45 @@ class Decoding:
             [leaf.finish_reason for leaf in drawn],
             [leaf.mean_confidence for leaf in drawn],
         )
+
+
+def numbers_of(settings: Settings, prompt: Prompt) -> list[int]:
+    """The numbers of the answers to a prompt in the order of the output: the greedy one first."""
+    if prompt.only is None:
+        return settings.of(prompt).sample_numbers()
+    numbers = sorted(set(prompt.only))
+    if settings.greedy:
+        numbers.insert(0, GREEDY)
+    return numbers
+
+
+def random_numbers(settings: Settings, prompt: Prompt) -> np.ndarray:
+    """The (n + 1, steps) random numbers of the answers to a prompt; the last row is the greedy answer's, whose number is -1
+    and which draws nothing. Batches are stacked, so that all their samples share rows."""
+    steps = settings.max_new_tokens
+    tables = []
+    if prompt.only is None:
+        for batch in settings.of(prompt).batches():
+            table = random_table(settings.stream(prompt.prompt_id, batch.first), batch.end, steps)
+            tables.append(table[batch.start :])
+    else:
+        tables.append(_rows_of(settings, prompt.prompt_id, sorted(set(prompt.only))))
+    tables.append(np.zeros((1, steps), np.int64))
+    return np.concatenate(tables)
+
+
+def _rows_of(settings: Settings, prompt_id: str, numbers: Sequence[int]) -> np.ndarray:
+    """The random numbers of single answers: the rows that they have in the tables of their batches."""
+    places_of_batch: dict[int, list[int]] = {}
+    for number in numbers:
+        place = number % settings.batch
+        places_of_batch.setdefault(number - place, []).append(place)
+    tables = [np.zeros((0, settings.max_new_tokens), np.int64)]
+    for first, places in places_of_batch.items():
+        stream = settings.stream(prompt_id, first)
+        table = random_table(stream, max(places) + 1, settings.max_new_tokens)
+        tables.append(table[places])
+    return np.concatenate(tables)
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,7 +409,8 @@ class Frontier:
         parent, token = np.divmod(children, self.vocabulary)
         self.tokens = np.column_stack([self.tokens[parent], token])
         self.parent, self.row = parent, row.reshape(-1)
-        self.owner, self.prompt_length = self.owner[parent], self.prompt_length[parent]
+        self.owner = self.owner[parent]
+        self.prompt_length = self.prompt_length[parent]
         self.confidence = self.confidence[parent]
         stopped = np.isin(token, self.end_ids)
         finished = stopped | (self.steps_done() == self.max_new_tokens)
@@ -398,7 +434,8 @@ class Frontier:
         """Drop the other rows, and the samples that follow them. ``rows``: (rows,) of bool."""
         samples = rows[self.row]
         self.row = (np.cumsum(rows) - 1)[self.row[samples]]
-        self.number, self.lane = self.number[samples], self.lane[samples]
+        self.number = self.number[samples]
+        self.lane = self.lane[samples]
         self._take(rows)
 
     def _take(self, rows: np.ndarray) -> None:

@@ -11,7 +11,7 @@ as often as they are, so the conversations of a question are independent too.
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pandas as pd
 
-from lethe.config.measuring import Endpoint, Model, Parts, Sample, Sequential
-from lethe.data.prompt_language import Language, Production, productions
+from lethe.config.measuring import Drawing, Endpoint, ModelEntry, Parts, SampleSettings
 from lethe.errors import BadInput, LetheError
 from lethe.identity import content_digest, digest
 from lethe.io import artifacts
@@ -28,14 +27,14 @@ from lethe.io.answer_ends import CUT_OFF, NO_CONTEXT
 from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.artifacts import Asked as AskedRow
 from lethe.io.files import SCHEMA_VERSION
-from lethe.models.checkpoints import Origin, tokenizer_of
-from lethe.models.encoding import CHAT, Encoder, messages_before, read_template, spelled_out, worded
+from lethe.models.agreement import ROOM as ROOM_OF_CHECK
+from lethe.models.checkpoints import Origin, content, tokenizer_of, weights_of
+from lethe.models.encoding import CHAT, Encoder, messages_before, spelled_out, template_of, worded
 from lethe.progress import progress
 from lethe.sampling.answer import Answers
 from lethe.sampling.engine import AnswerStore, Engine, Prompt, Settings
+from lethe.sampling.prompt_language import Language, Production, place_of, productions
 from lethe.scoring.parts import split_answer
-from lethe.scoring.scorer import scorer
-from lethe.statistics.sequential import SequentialTest
 from lethe.statistics.streams import stream
 
 if TYPE_CHECKING:
@@ -45,9 +44,13 @@ Speaker = Callable[..., Prompt]
 UTILITY_SPLITS = ("retain", "world", "real_authors")
 HELDOUT = "heldout"
 SHARE = "share"  # names the draws of the second sample
+# roles: of a model in its stage, and with its place of a Retrain beside it
+SUBJECT = "subject"
+RETRAIN = "retrain"
+STREAM_DIGITS = 16  # of a hash, four bits each
 
 
-def chosen(sample: Sample, dataset: Path = Path("data/dataset")) -> dict[str, list[Row]]:
+def chosen(sample: SampleSettings, dataset: Path = Path("data/dataset")) -> dict[str, list[Row]]:
     """The rows to ask: the whole forget set, and up to ``utility_questions`` rows of each other split."""
     rows_of_split = _present(dataset, "forget", *UTILITY_SPLITS)
     for split in UTILITY_SPLITS:
@@ -84,15 +87,40 @@ class SplitTask:
 
 
 def tasks(
-    source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: Model
+    source: Origin,
+    rows: Mapping[str, list[Row]],
+    sample: SampleSettings,
+    model: ModelEntry,
+    role: str = SUBJECT,
 ) -> list[SplitTask]:
-    """The tasks of a model, one per split, of the rows to ask."""
+    """The tasks of a model, one per split, of the rows to ask; ``role`` tells a Retrain's draws from the subject's."""
     speak = speaker(source, sample.prompt)
+    name = stream_of(source, sample, model, role)
     asked = []
     for split, rows_of_split in rows.items():
         prompts = [speak(row["id"], row) for row in rows_of_split]
-        asked.append(SplitTask(split, prompts, settings_of(sample, model, split)))
+        asked.append(SplitTask(split, prompts, settings_of(sample, model, split, name)))
     return asked
+
+
+def stream_of(
+    source: Origin, sample: SampleSettings, model: ModelEntry, role: str = SUBJECT
+) -> str:
+    """Whose answers a random stream is of, as 64 bits of a hash: the weights, how answers are drawn, and the role, which is
+    `SUBJECT` or ``retrain 0``, ``retrain 1``, ...
+
+    So two models share no random numbers, nor do old and new weights, nor a Retrain beside a model and the model itself:
+    the product of their likelihoods is that of independent draws. Empty with ``sample.stream: shared``.
+    """
+    if sample.stream == "shared":
+        return ""
+    law = {name: getattr(sample, name) for name in Drawing.model_fields}
+    law |= {"dtype": sample.dtype, "adaptive_threshold": model.adaptive_threshold}
+    law["longest"] = sample.longest
+    law["prompt"] = template_of(sample.prompt)
+    if sample.language is not None:
+        law["language"] = content_digest(place_of(sample.language))
+    return digest(weights_of(source), law, role)[:STREAM_DIGITS]
 
 
 def speaker(source: Origin, template: str) -> Speaker:
@@ -115,8 +143,7 @@ def speaker(source: Origin, template: str) -> Speaker:
 
 
 def _speaker_of_server(template: str) -> Speaker:
-    if template != CHAT and "{question}" not in template:
-        template = read_template(template)
+    template = template_of(template)
 
     def speak(
         name: str,
@@ -139,24 +166,35 @@ def _speaker_of_server(template: str) -> Speaker:
     return speak
 
 
-def settings_of(sample: Sample, model: Model, split: str) -> Settings:
-    """The sampling settings of one split, from the ``sample`` section and the model's entry of params.yaml."""
+def settings_of(sample: SampleSettings, model: ModelEntry, split: str, name: str) -> Settings:
+    """The sampling settings of one split, from the ``sample`` section and the model's entry of params.yaml; ``name`` is that
+    of `stream_of`."""
     return Settings(
         max_new_tokens=sample.longest,
         temperature=sample.temperature,
         top_p=sample.top_p,
         top_k=sample.top_k,
-        n=sample.most if split == "forget" else sample.utility_n,
+        n=sample.at_first if split == "forget" else sample.utility_n,
         adaptive_threshold=model.adaptive_threshold,
         seed=sample.seed,
+        batch=sample.batch,
+        stream_of=name,
     )
 
 
-def about(work: Sequence[SplitTask], engine: Engine, sample: Sample, model: Model) -> dict:
+def room_of(prompts: Iterable[Prompt], sample: SampleSettings) -> int:
+    """The largest number of tokens of a prompt with its answer, and at least those of the prompts that check an engine."""
+    longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
+    return max(longest + sample.longest, ROOM_OF_CHECK)
+
+
+def about(
+    work: Sequence[SplitTask], engine: Engine, sample: SampleSettings, model: ModelEntry
+) -> dict:
     """The metadata of the generations: the engine, its settings and the numbers of answers."""
     language = None
     if sample.language is not None:
-        language = content_digest(Path(sample.language))[:12]
+        language = content_digest(place_of(sample.language))[:12]
     splits = {}
     for task in work:
         splits[task.split] = {"questions": len(task.prompts), "n": task.settings.n}
@@ -171,6 +209,7 @@ def about(work: Sequence[SplitTask], engine: Engine, sample: Sample, model: Mode
         "max_new_tokens": sample.max_new_tokens,
         "max_thinking_tokens": sample.max_thinking_tokens,
         "seed": sample.seed,
+        "stream": work[0].settings.stream_of or "shared",
         "stop": sample.stop,
         "language": language,
         "splits": splits,
@@ -180,6 +219,12 @@ def about(work: Sequence[SplitTask], engine: Engine, sample: Sample, model: Mode
     else:
         described = getattr(engine, "checkpoint", None)
         facts["dtype"] = described.dtype if described else None
+    # Of vLLM: whether a seed gives the same answers in any batch.
+    if hasattr(engine, "batch_invariant"):
+        facts["batch_invariant"] = engine.batch_invariant
+    source = model.source
+    if isinstance(source, Path) and source.is_dir():
+        facts["tokenizer"] = content(source, "tokenizer")  # the stream is of the weights alone
     belief = getattr(engine, "belief", None)
     if belief is not None:
         facts["engine_check"] = belief.record()
@@ -217,41 +262,6 @@ def drawn_parts(store: AnswerStore, task: SplitTask) -> Iterator[pd.DataFrame]:
         yield table_of(part)
 
 
-def draw_sequentially(
-    task: SplitTask,
-    items: Mapping[str, Row],
-    engine: Engine,
-    store: AnswerStore,
-    rule: Sequential,
-    label: str,
-) -> tuple[pd.DataFrame, list[dict]]:
-    """`sample.stop: sequential`: the generations, drawn in chunks until each question's verdict, and the decisions. A
-    missing judgement counts as 1 against a certificate and as 0 against a leak."""
-    cap = task.settings.n
-    tests: dict[str, SequentialTest] = {}
-    drawn: dict[str, list[Answers]] = {}
-    for prompt in task.prompts:
-        tests[prompt.prompt_id] = SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap)
-        drawn[prompt.prompt_id] = []
-    judge = scorer(rule.scorer)
-    for start in progress(range(0, cap, rule.chunk), label, "chunks"):
-        active = [prompt for prompt in task.prompts if not tests[prompt.prompt_id].done]
-        if not active:
-            break
-        n = min(rule.chunk, cap - start)
-        greedy = task.settings.greedy and start == 0
-        update = {"n": n, "first_sample": start, "greedy": greedy}
-        settings = task.settings.model_copy(update=update)
-        for answers in store.answer(engine, active, settings):
-            drawn[answers.prompt_id].append(answers)
-            sampled = [answer.text for answer in answers if answer.number != GREEDY]
-            scores = judge(sampled, items[answers.prompt_id])
-            low = np.nan_to_num(scores, nan=0.0)
-            tests[answers.prompt_id].update(np.nan_to_num(scores, nan=1.0), low=low)
-    decisions = [{"prompt_id": name, **asdict(test.decision())} for name, test in tests.items()]
-    return table_of(itertools.chain.from_iterable(drawn.values())), decisions
-
-
 def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
     """The generations table of the answers to prompts, a row for each answer."""
     frames = []
@@ -284,10 +294,16 @@ class Ways:
         return int(np.argmax([production.probability for production in self.productions]))
 
 
-def ask(language: Language, row: Row, samples: int, seed: int) -> Ways:
-    """The ways of a question for so many samples, each drawn from the sample's own stream."""
+def ask(
+    language: Language,
+    row: Row,
+    samples: int,
+    seed: int,
+    name: str = "",
+) -> Ways:
+    """The ways of a question for so many samples, each drawn from the sample's own stream; ``name`` is of `stream_of`."""
     choices = productions(language, row)
-    uniform = np.array([_uniform(seed, row["id"], sample) for sample in range(samples)])
+    uniform = np.array([_uniform(seed, row["id"], sample, name) for sample in range(samples)])
     return Ways(choices, pick(uniform, choices))
 
 
@@ -297,9 +313,12 @@ def pick(uniform: np.ndarray, choices: Sequence[Production]) -> np.ndarray:
     return np.minimum(np.searchsorted(edges, uniform, side="right"), len(choices) - 1)
 
 
-def _uniform(seed: int, name: str, sample: int) -> float:
+def _uniform(seed: int, prompt_id: str, sample: int, name: str = "") -> float:
     """A number in [0, 1) of 53 bits, the sample's own."""
-    drawn = stream(seed, "production", name, sample)
+    names: list[str | int] = [prompt_id, sample]
+    if name:
+        names.append(name)
+    drawn = stream(seed, "production", *names)
     return float(drawn.generate_state(1, np.uint64)[0] >> np.uint64(11)) / 2.0**53
 
 
@@ -312,11 +331,24 @@ class Asking:
     engine: Engine
     store: AnswerStore
 
-    def prompt(self, row: Row, production: Production, n: int | None, use: str = "") -> Prompt:
+    def prompt(
+        self,
+        row: Row,
+        production: Production,
+        n: int | None,
+        use: str = "",
+    ) -> Prompt:
         """A question in the words of a production, for ``n`` answers; ``use`` tells its draws from others."""
         opening = Opening.of(row, production)
         name = _name(row["id"], production.name, use)
-        return self.speak(name, opening.row, n, opening.system, opening.before, opening.start)
+        return self.speak(
+            name,
+            opening.row,
+            n,
+            opening.system,
+            opening.before,
+            opening.start,
+        )
 
     def has_room_for(self, prompt: Prompt) -> bool:
         """Whether the model's context holds the prompt and its longest answer."""
@@ -357,7 +389,10 @@ def draw_in_language(
 ) -> pd.DataFrame:
     """The generations of the forget questions, with a column ``production``; the greedy answer is to the likeliest one. The
     k-th sample of a production is the k-th answer to its prompt."""
-    ways_of_rows = [ask(language, row, asking.settings.n, asking.settings.seed) for row in rows]
+    settings = asking.settings
+    ways_of_rows = []
+    for row in rows:
+        ways_of_rows.append(ask(language, row, settings.n, settings.seed, settings.stream_of))
     sampled_prompts: list[list[Prompt]] = []
     greedy_prompts: list[Prompt] = []
     for row, ways in zip(rows, ways_of_rows, strict=True):
@@ -389,7 +424,7 @@ def _name(*parts: str) -> str:
 
 
 def within_budgets(
-    table: pd.DataFrame, parts: Parts, tokenizer: "PreTrainedTokenizerBase", sample: Sample
+    table: pd.DataFrame, parts: Parts, tokenizer: "PreTrainedTokenizerBase", sample: SampleSettings
 ) -> pd.DataFrame:
     """The answers cut where their thinking has more than ``max_thinking_tokens`` tokens, or what follows it more than
     ``max_new_tokens``: as if the model had been stopped there, because what comes later changes nothing before. A part
@@ -585,7 +620,11 @@ def _ask_branches(
 
 
 def _next_prompt(
-    turn: int, branch: Branch, opening: Opening, speak: Speaker, n: int | None
+    turn: int,
+    branch: Branch,
+    opening: Opening,
+    speak: Speaker,
+    n: int | None,
 ) -> Prompt:
     """The next question, after all that was asked and answered so far."""
     questions: list[AskedRow] = [opening.row]
@@ -607,8 +646,10 @@ def draw_prompts(
     choices = [productions(language, row) for row in rows]
     drawn: list[_RandomPrompt] = []
     for number in range(share.prompts):
-        question = int(_uniform(asking.settings.seed, f"{SHARE} question", number) * len(rows))
-        uniform = np.array([_uniform(asking.settings.seed, f"{SHARE} production", number)])
+        seed = asking.settings.seed
+        name = asking.settings.stream_of
+        question = int(_uniform(seed, f"{SHARE} question", number, name) * len(rows))
+        uniform = np.array([_uniform(seed, f"{SHARE} production", number, name)])
         drawn.append(_RandomPrompt(question, int(pick(uniform, choices[question])[0])))
 
     prompts: dict[_RandomPrompt, Prompt] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from lethe.models.model import Model
 from lethe.sampling.draws import check_numbers, force_top, top_probability
 from lethe.sampling.engine import (
     Answers,
+    Batch,
     Options,
     Prompt,
     Settings,
@@ -29,8 +30,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+PIECE = 32  # rows of a call: at most so many are drawn in vain, as a call of fewer rows draws other answers
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The generated tokens of an answer, the end token included, and their mean confidence."""
+
+    tokens: tuple[int, ...]
+    mean_confidence: float
+
+
 class TransformersEngine:
-    """Calls `generate` for up to ``max_rows`` answers to one prompt, seeded from the prompt's own stream."""
+    """Calls `generate` for up to `PIECE` answers to one prompt, seeded from the prompt's own stream."""
 
     name = "transformers"
     in_memory = True
@@ -52,13 +64,15 @@ class TransformersEngine:
         described = self.checkpoint
         watch: list[EngineStep] = []
         asked, settings = asked_to_watch(prompts, samples, tokens)
-        self.checkpoint, self.watch = replace(described, end_ids=()), watch
+        self.checkpoint = replace(described, end_ids=())
+        self.watch = watch
         try:
             for _ in self.answer(asked, settings):
                 yield from watch
                 watch.clear()
         finally:
-            self.checkpoint, self.watch = described, None
+            self.checkpoint = described
+            self.watch = None
 
     def whole_model(self) -> PreTrainedModel:
         return self.model
@@ -71,28 +85,49 @@ class TransformersEngine:
 
     def _answers(self, prompt: Prompt, settings: Settings) -> Answers:
         numbers = settings.sample_numbers()
-        starts = range(0, len(numbers), self.max_rows)
-        seeds = np.random.SeedSequence.generate_state(
-            settings.stream(prompt.prompt_id), len(starts), np.uint64
-        )
-        ids: list[tuple[int, ...]] = []
-        confidences: list[float] = []
-        for start, seed in zip(starts, seeds, strict=True):
-            rows = min(self.max_rows, len(numbers) - start)
-            greedy_row = settings.greedy and start == 0
-            generated, means = self._generate(prompt, settings, rows, int(seed), greedy_row)
-            ids += generated
-            confidences += means
+        generated: list[Generated] = []
+        if settings.greedy:
+            generated += self._generate(prompt, settings, rows=1, seed=0, greedy_row=True)
+        for batch in settings.batches():
+            generated += self._batch(prompt, settings, batch)
+        ids = [answer.tokens for answer in generated]
         reasons = []
-        for answer in ids:
-            stopped = answer[-1] in self.checkpoint.end_ids
+        for tokens in ids:
+            stopped = tokens[-1] in self.checkpoint.end_ids
             reasons.append(STOPPED if stopped else CUT_OFF)
-        return answers_of(self.checkpoint, prompt, numbers, ids, reasons, confidences)
+        confidences = [answer.mean_confidence for answer in generated]
+        return answers_of(
+            self.checkpoint,
+            prompt,
+            numbers,
+            ids,
+            reasons,
+            confidences,
+        )
+
+    def _batch(self, prompt: Prompt, settings: Settings, batch: Batch) -> list[Generated]:
+        """The sampled answers of a batch, in pieces. Draws of a row depend on the rows beside it, so that a piece is always
+        drawn whole, and what was not asked for is left out."""
+        size = min(self.max_rows, settings.batch, PIECE)
+        n_pieces = -(-settings.batch // size)
+        stream = settings.stream(prompt.prompt_id, batch.first)
+        seeds = stream.generate_state(n_pieces, np.uint64)
+        answers: list[Generated] = []
+        first_piece = batch.start // size
+        for piece in range(first_piece, -(-batch.end // size)):
+            answers += self._generate(prompt, settings, size, int(seeds[piece]), greedy_row=False)
+        skipped = first_piece * size
+        return answers[batch.start - skipped : batch.end - skipped]
 
     def _generate(
-        self, prompt: Prompt, settings: Settings, rows: int, seed: int, greedy_row: bool
-    ) -> tuple[list[tuple[int, ...]], list[float]]:
-        """The generated tokens of each row, cut after the row's end token, and the row's mean confidence."""
+        self,
+        prompt: Prompt,
+        settings: Settings,
+        rows: int,
+        seed: int,
+        greedy_row: bool,
+    ) -> list[Generated]:
+        """The answer of each row, cut after the row's end token."""
         from transformers import GenerationConfig, LogitsProcessorList
 
         device = self.model.device
@@ -124,8 +159,12 @@ class TransformersEngine:
         lengths = steps.where(ended, generated.shape[1]).amin(1)
         sums = torch.stack(processor.confidences, 1).double().cumsum(1)
         means = sums.gather(1, (lengths - 1)[:, None])[:, 0] / lengths
-        answers = zip(generated.tolist(), lengths.tolist(), strict=True)
-        return [tuple(row[:length]) for row, length in answers], means.tolist()
+        answers = []
+        for tokens, length, mean in zip(
+            generated.tolist(), lengths.tolist(), means.tolist(), strict=True
+        ):
+            answers.append(Generated(tuple(tokens[:length]), mean))
+        return answers
 
 
 class ConfidenceProcessor:
@@ -134,7 +173,9 @@ class ConfidenceProcessor:
     def __init__(
         self, threshold: float | None, greedy_row: bool, watch: list[EngineStep] | None = None
     ):
-        self.threshold, self.greedy_row, self.watch = threshold, greedy_row, watch
+        self.threshold = threshold
+        self.greedy_row = greedy_row
+        self.watch = watch
         self.confidences: list[torch.Tensor] = []  # one (rows,) tensor per step
         self._sum: torch.Tensor | float = 0.0
 

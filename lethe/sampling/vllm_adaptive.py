@@ -17,7 +17,9 @@ class Sequence:
     """One request: its threshold, the tokens it has so far, and the top probability of each of its steps."""
 
     def __init__(self, threshold: float, tokens: list[int], confidences: list[float]):
-        self.threshold, self.tokens, self.confidences = threshold, tokens, confidences
+        self.threshold = threshold
+        self.tokens = tokens
+        self.confidences = confidences
 
     def is_sure(self, top_probability: float) -> bool:
         # The tokens give the step's number: while a prompt is read in parts, its step occurs repeatedly.

@@ -36,14 +36,24 @@ if TYPE_CHECKING:
     from vllm import LLM, CompletionOutput, SamplingParams
     from vllm.logprobs import FlatLogprobs
 
+# The least compute capability of a card with vLLM's batch-invariant kernels.
+INVARIANT_FROM = (8, 0)
 MOST_SEQUENCES = 1024  # concurrent sequences; more bring no gain
 STATED = 20  # the most log-probabilities of a step that vLLM gives by default
 
 
 class VllmEngine:
     """Each answer is one request with its own seed; the prompt's tokens are a cached prefix. Start the engine under a
-    main guard, since models may run in other processes. On a GPU vLLM is not batch-invariant, so the same seed need
-    not give the same answers."""
+    main guard, since models may run in other processes.
+
+    ``batch_invariant`` says whether vLLM's kernels give a request the same logits in any batch, so that a seed gives the same
+    answers: on GPUs of compute capability 8.0 and above, unless the environment sets VLLM_BATCH_INVARIANT=0, which is faster.
+    On other GPUs the same seed need not give the same answers.
+
+    One generator for all answers to a prompt is no option of vLLM 0.32. It makes a generator for each request with a seed,
+    the n samples of a request become n requests of consecutive seeds, and the sampler draws the noise of these rows in a
+    loop. Rows without a seed share the device's generator, in one draw for the batch, so their answers would depend on
+    which requests share a step, and a killed run could not draw them again. So each answer keeps its seed."""
 
     name = "vllm"
     in_memory = False
@@ -54,16 +64,25 @@ class VllmEngine:
         self.checkpoint = Model.of(model_folder, options.device, options.dtype)
         self.options = options
         self.on_cpu = resolve_device(options.device).type == "cpu"
+        self.batch_invariant = not self.on_cpu and asks_for_invariance()
         context = self.checkpoint.context
-        self.context = on_cpu_at_most(context) if self.on_cpu else context
+        if self.on_cpu:
+            context = on_cpu_at_most(context)
+        if options.room is not None:
+            context = min(options.room, context or options.room)
+        self.context = context
         # The model is in this process, or one in each of several others.
         self.model = Replicas(model_folder, options) if options.data_parallel > 1 else self._start()
 
     def _start(self) -> LLM:
-        from lethe.sampling.vllm_adaptive import AdaptiveTemperature
-
         # vLLM 0.32 cannot revert a seeded draw on the CPU, as reading a prompt in parts requires, so prompts are read whole.
         whole = {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU}
+        shared = {"gpu_memory_utilization": self.options.gpu_memory / self.options.at_once}
+        processors: list[type] = []
+        if self.options.adaptive:
+            from lethe.sampling.vllm_adaptive import AdaptiveTemperature
+
+            processors.append(AdaptiveTemperature)
         llm = start_vllm(
             Path(str(self.checkpoint.source)),
             self.options.dtype,
@@ -73,8 +92,8 @@ class VllmEngine:
             generation_config="vllm",  # the checkpoint's generation settings would change the distribution
             max_num_seqs=min(self.options.max_rows, MOST_SEQUENCES),
             tensor_parallel_size=self.options.tensor_parallel,
-            logits_processors=[AdaptiveTemperature],
-            **(whole if self.on_cpu else {}),
+            logits_processors=processors,
+            **(whole if self.on_cpu else shared),
         )
         # An ending process waits for its children before `atexit` handlers run, vLLM's own cleanup among them; this
         # handler runs earlier.
@@ -86,6 +105,12 @@ class VllmEngine:
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         check_prompts(prompts, settings, self.context, self.checkpoint.vocabulary)
+        if settings.adaptive_threshold is not None and not self.options.adaptive:
+            raise BadValue(
+                "adaptive_threshold",
+                settings.adaptive_threshold,
+                "null for an engine that was opened without adaptive temperature",
+            )
         most = max((len(settings.of(prompt).sample_numbers()) for prompt in prompts), default=1)
         at_once = 2 * MOST_SEQUENCES // most
         at_once = max(1, min(at_once, -(-len(prompts) // self.options.data_parallel)))
@@ -174,10 +199,8 @@ class VllmEngine:
             )
 
     def _requests(self, prompt: Prompt, settings: Settings) -> Iterator[SamplingParams]:
-        """The greedy request, if any, then one request for all samples, to which vLLM assigns consecutive seeds."""
+        """The greedy request, if any, then one request for each batch, to whose samples vLLM assigns consecutive seeds."""
         from vllm import SamplingParams
-
-        from lethe.sampling.vllm_adaptive import THRESHOLD
 
         common = {
             "max_tokens": settings.max_new_tokens,
@@ -189,20 +212,37 @@ class VllmEngine:
         }
         if settings.greedy:
             yield SamplingParams(temperature=0, **common)
-        if settings.n:
-            (seed,) = settings.stream(prompt.prompt_id).generate_state(1, np.uint64)
-            extra_args = None
-            if settings.adaptive_threshold is not None:
-                extra_args = {THRESHOLD: settings.adaptive_threshold}
+        extra_args = None
+        if settings.adaptive_threshold is not None:
+            from lethe.sampling.vllm_adaptive import THRESHOLD
+
+            extra_args = {THRESHOLD: settings.adaptive_threshold}
+        for batch in settings.batches():
+            (seed,) = settings.stream(prompt.prompt_id, batch.first).generate_state(1, np.uint64)
             yield SamplingParams(
-                n=settings.n,
-                seed=int(seed) % 2**62,
+                n=batch.end - batch.start,
+                seed=int(seed) % 2**62 + batch.start,
                 temperature=settings.temperature,
                 top_p=settings.top_p,
                 top_k=settings.top_k,
                 extra_args=extra_args,
                 **common,
             )
+
+
+def asks_for_invariance() -> bool:
+    """Ask vLLM for its batch-invariant kernels where every visible GPU has them, unless the environment says otherwise.
+
+    Returns whether vLLM will use them.
+    """
+    import torch
+
+    capabilities = []
+    for place in range(torch.cuda.device_count()):
+        capabilities.append(torch.cuda.get_device_capability(place))
+    if not capabilities or min(capabilities) < INVARIANT_FROM:
+        return False
+    return os.environ.setdefault("VLLM_BATCH_INVARIANT", "1") != "0"
 
 
 def stated_probabilities(logprobs: FlatLogprobs, vocabulary: int) -> list[np.ndarray]:

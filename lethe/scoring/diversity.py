@@ -65,29 +65,39 @@ class Tokens:
         # The number of the n-gram that starts at each position.
         gram = np.zeros(len(self.ids), dtype=np.int64)
         for n in range(1, highest + 1):
-            starts = len(self.ids) - n + 1
-            inside = self.text[: max(starts, 0)] == self.text[n - 1 :]
-            key = (gram[: len(inside)] * vocabulary + self.ids[n - 1 :])[inside]
+            n_starts = max(len(self.ids) - n + 1, 0)
+            inside = self.text[:n_starts] == self.text[n - 1 :]
+            shorter = gram[: len(inside)]
+            last_word = self.ids[n - 1 :]
+            key = (shorter * vocabulary + last_word)[inside]
             distinct, number = np.unique(key, return_inverse=True)
             gram = np.zeros(len(inside), dtype=np.int64)
             gram[inside] = number
             text_of_gram = self.text[: len(inside)][inside]
-            pairs, count = np.unique(text_of_gram * len(distinct) + number, return_counts=True)
-            yield Ngrams(*np.divmod(pairs, max(len(distinct), 1)), count)
+            pair = text_of_gram * len(distinct) + number
+            pairs, count = np.unique(pair, return_counts=True)
+            text, gram_of_pair = np.divmod(pairs, max(len(distinct), 1))
+            yield Ngrams(text, gram_of_pair, count)
 
 
 def distinct(texts: Sequence[str]) -> float:
     """The share of distinct texts, in (0, 1]; NaN without samples."""
     present = [text for text in texts if is_text(text)]
-    return len(set(present)) / len(present) if present else float("nan")
+    if not present:
+        return float("nan")
+    return len(set(present)) / len(present)
 
 
 def _distinct_ngrams(texts: Sequence[str], n: int) -> float:
     """Distinct n-grams over all n-grams of the texts together, in (0, 1]; NaN without n-grams."""
     tokens = Tokens.of(texts)
     *_, grams = tokens.ngrams(n)
-    total = int((grams.count * tokens.copies[grams.text]).sum())
-    return (int(grams.gram.max()) + 1) / total if total else float("nan")
+    count = grams.count * tokens.copies[grams.text]
+    total = int(count.sum())
+    if not total:
+        return float("nan")
+    n_distinct = int(grams.gram.max()) + 1
+    return n_distinct / total
 
 
 def self_bleu(texts: Sequence[str]) -> float:
@@ -102,13 +112,16 @@ def _bleu_of_texts(tokens: Tokens) -> np.ndarray:
     """BLEU of each distinct text against all other samples, its own copies included."""
     log_precision = np.zeros(len(tokens.length))
     for n, grams in enumerate(tokens.ngrams(ORDER), start=1):
-        clipped = np.minimum(grams.count, _second_largest(grams, tokens.copies)[grams.gram])
+        of_others = _second_largest(grams, tokens.copies)
+        clipped = np.minimum(grams.count, of_others[grams.gram])
         matches = np.bincount(grams.text, weights=clipped, minlength=len(tokens.length))
         if n == 1:
             nothing_shared = matches == 0
         possible = np.maximum(tokens.length - n + 1, 1)
-        log_precision += np.log(np.where(matches == 0, EPSILON, matches) / possible) / ORDER
-    return np.where(nothing_shared, 0.0, _brevity(tokens) * np.exp(log_precision))
+        smoothed = np.where(matches == 0, EPSILON, matches)
+        log_precision += np.log(smoothed / possible) / ORDER
+    bleu = _brevity(tokens) * np.exp(log_precision)
+    return np.where(nothing_shared, 0.0, bleu)
 
 
 def _second_largest(grams: Ngrams, copies: np.ndarray) -> np.ndarray:
@@ -121,7 +134,8 @@ def _second_largest(grams: Ngrams, copies: np.ndarray) -> np.ndarray:
     first = np.flatnonzero(np.diff(gram, prepend=-1))
     follower = np.minimum(first + 1, len(gram) - 1)
     followed = (follower > first) & (gram[follower] == gram[first])
-    return np.where(several[first], count[first], np.where(followed, count[follower], 0))
+    second = np.where(followed, count[follower], 0)
+    return np.where(several[first], count[first], second)
 
 
 def _brevity(tokens: Tokens) -> np.ndarray:

@@ -62,9 +62,8 @@ def keyword_form(word: str) -> str:
 
 def is_literal(keyword: str) -> bool:
     """Whether a keyword holds a mark of emphasis, so that none is skipped."""
-    return (
-        "*" in keyword or "_" in keyword or "`" in keyword or "~" in keyword
-    )  # fast: texts pass here
+    # written out, because every text passes here
+    return "*" in keyword or "_" in keyword or "`" in keyword or "~" in keyword
 
 
 def skips(keyword: str, place: int) -> bool:

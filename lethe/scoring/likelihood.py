@@ -72,13 +72,19 @@ def score_likelihoods(answers: pd.DataFrame, rows: Mapping[str, Row]) -> pd.Data
 
 
 def _item(text: str, answers: pd.DataFrame) -> Item:
+    """The answers of a prompt, of which each row of the table is one."""
+
     def of(kind: str) -> list[AnswerTokens]:
-        rows = answers[answers["kind"] == kind].sort_values("number").itertuples(index=False)
-        return [AnswerTokens(row.log_probs, row.expected, row.spread, row.greedy) for row in rows]
+        rows = answers[answers["kind"] == kind].sort_values("number")
+        tokens = []
+        for row in rows.itertuples(index=False):
+            tokens.append(AnswerTokens(row.log_probs, row.expected, row.spread, row.greedy))
+        return tokens
 
     (answer,) = of("answer")
-    paraphrased = of("paraphrased")
-    return Item(text, answer, paraphrased[0] if paraphrased else None, tuple(of("perturbed")))
+    paraphrases = of("paraphrased")
+    paraphrased = paraphrases[0] if paraphrases else None
+    return Item(text, answer, paraphrased, tuple(of("perturbed")))
 
 
 def probability(item: Item) -> float:
@@ -88,8 +94,10 @@ def probability(item: Item) -> float:
 
 def choice_probability(item: Item) -> float:
     """The answer's probability relative to the wrong ones, in [0, 1]; NaN without a wrong answer."""
-    wrong = np.array([wrong.nll for wrong in item.perturbed])
-    return among(item.answer.nll, wrong) if len(wrong) else float("nan")
+    if not item.perturbed:
+        return float("nan")
+    wrong = np.array([answer.nll for answer in item.perturbed])
+    return among(item.answer.nll, wrong)
 
 
 def truth_ratio(item: Item) -> float:
@@ -139,9 +147,10 @@ def mia_loss(item: Item) -> float:
 
 
 def mia_zlib(item: Item) -> float:
-    # A text may contain lone surrogates, which UTF-8 cannot encode.
     """Minus the loss per compressed byte."""
-    return -item.answer.nll / len(zlib.compress(item.text.encode("utf-8", "surrogatepass")))
+    # A text may contain lone surrogates, which UTF-8 cannot encode.
+    content = item.text.encode("utf-8", "surrogatepass")
+    return -item.answer.nll / len(zlib.compress(content))
 
 
 def mia_min_k(item: Item) -> float:
@@ -163,7 +172,9 @@ def _mean_of_lowest(values: np.ndarray) -> float:
     """Mean of the lowest ``SHARE`` of the values, rounded down, at least one; NaN without values."""
     if not len(values):
         return float("nan")
-    return float(np.sort(values)[: max(1, int(SHARE * len(values)))].mean())
+    n = max(1, int(SHARE * len(values)))
+    lowest = np.sort(values)[:n]
+    return float(lowest.mean())
 
 
 MEMBERS = {name: globals()[name] for name in MEASURES}

@@ -50,7 +50,11 @@ def open_scorer(
         score = functools.partial(score, params=params or member.Params())
 
     def columns(questions: Sequence[AnsweredRow]) -> list[np.ndarray]:
-        return [score(question.answers, question.item)[:, None] for question in questions]
+        scores = []
+        for question in questions:
+            values = score(question.answers, question.item)
+            scores.append(values[:, None])
+        return scores
 
     return Scorer(columns)
 
@@ -63,10 +67,14 @@ def scorer(name: str) -> Callable[[Sequence[str | None], Mapping[str, object]], 
 
 def applies(name: str, item: Mapping[str, object]) -> bool:
     """Whether the scorer or judge called ``name`` can score answers to the row ``item``."""
-    return bool(getattr(_member(name), "applies", lambda _: True)(item))
+    member = _member(name)
+    if not hasattr(member, "applies"):
+        return True
+    return bool(member.applies(item))
 
 
 def _member(name: str) -> Member:
+    """The scorer or judge of this name; raises `BadValue` for an unknown one."""
     if name in JUDGES:
         return JUDGES[name]
     if name in SCORERS:

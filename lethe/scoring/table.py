@@ -30,7 +30,14 @@ def score_answers(
     """``prompt_id, sample`` and one float64 column per scorer, rows as in ``generations``; NaN is missing. A judge keeps its
     verdicts below ``folder`` and may fill further columns, whose names have endings. ``references`` are the answers that
     single productions ask for. A generation of an unknown prompt raises `BadInput`."""
-    (table,) = scored_parts(lambda: [generations], items, scorers, params, folder, references)
+    (table,) = scored_parts(
+        lambda: [generations],
+        items,
+        scorers,
+        params,
+        folder,
+        references,
+    )
     return table
 
 
@@ -51,7 +58,9 @@ def scored_parts(
     for name in scorers:
         if name in JUDGES:
             judge = open_scorer(name, params_of.get(name), folder)
-            verdicts[name] = [_columns(part, items, name, judge, references) for part in parts()]
+            verdicts[name] = []
+            for part in parts():
+                verdicts[name].append(_columns(part, items, name, judge, references))
             del judge
         else:
             text_scorers[name] = open_scorer(name, params_of.get(name))
@@ -62,7 +71,8 @@ def scored_parts(
                 columns |= verdicts[name][number]
             else:
                 columns |= _columns(part, items, name, text_scorers[name], references)
-        yield part[["prompt_id", "sample"]].reset_index(drop=True).assign(**columns)
+        keys = part[["prompt_id", "sample"]].reset_index(drop=True)
+        yield keys.assign(**columns)
 
 
 def _columns(
@@ -88,7 +98,8 @@ def asked_of(
     texts = generations["text"].to_numpy()
     rows_of_questions: list[np.ndarray] = []
     questions: list[AnsweredRow] = []
-    rows_of_prompt = generations.reset_index(drop=True).groupby("prompt_id", sort=False).indices
+    in_order = generations.reset_index(drop=True)
+    rows_of_prompt = in_order.groupby("prompt_id", sort=False).indices
     for prompt_id, rows in rows_of_prompt.items():
         if prompt_id not in items:
             raise BadInput(
@@ -102,7 +113,10 @@ def asked_of(
 
 
 def _by_reference(
-    generations: pd.DataFrame, rows: np.ndarray, item: Row, references: Mapping[str, Reference]
+    generations: pd.DataFrame,
+    rows: np.ndarray,
+    item: Row,
+    references: Mapping[str, Reference],
 ) -> Iterator[tuple[np.ndarray, Row]]:
     """The row numbers of one prompt by what they are scored against: the item, and one part per other reference."""
     if not references or "production" not in generations:
@@ -113,4 +127,5 @@ def _by_reference(
     for row, production in zip(rows.tolist(), productions, strict=True):
         rows_of_reference.setdefault(references.get(production), []).append(row)
     for reference, same in rows_of_reference.items():
-        yield np.array(same), reference.of(item) if reference else item
+        asked = reference.of(item) if reference else item
+        yield np.array(same), asked

@@ -51,8 +51,11 @@ class Utility:
 def mean_term(values: np.ndarray) -> Term:
     """The mean of the ``values`` that are not NaN, with the numbers of present and missing values."""
     present = _present(values)
-    mean = float(present.mean()) if len(present) else float("nan")
-    return Term(mean, len(present), len(values) - len(present))
+    n = len(present)
+    mean = float("nan")
+    if n:
+        mean = float(present.mean())
+    return Term(mean, n, len(values) - n)
 
 
 def _present(values: np.ndarray) -> np.ndarray:
@@ -80,7 +83,8 @@ def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
     if not sets:
         raise BadValue("sets", "no sets", "one or more of " + ", ".join(UTILITY_SETS))
     terms = {name: mean_term(values) for name, values in utility_values(sets).items()}
-    return Utility(harmonic_mean(np.array([term.value for term in terms.values()])), terms)
+    means = np.array([term.value for term in terms.values()])
+    return Utility(harmonic_mean(means), terms)
 
 
 def utility_values(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -167,13 +171,13 @@ def read_log(
     missing (NaN), and so is a metric that open-unlearning was not asked for."""
     log = read_json(path)
     if not isinstance(log, dict):
-        raise BadFile(
-            path,
-            f"holds {type(log).__name__}, expected an object with the keys {', '.join(SECTIONS.values())}",
-        )
-    known_blocks = set(itertools.chain.from_iterable(BLOCKS.values()))
-    read = _section if known_blocks.isdisjoint(log) else _blocks
-    return {name: read(path, log, name) for name in names}
+        keys = ", ".join(SECTIONS.values())
+        raise BadFile(path, f"holds {type(log).__name__}, expected an object with the keys {keys}")
+    known_blocks = itertools.chain.from_iterable(BLOCKS.values())
+    has_blocks = not set(known_blocks).isdisjoint(log)
+    if has_blocks:
+        return {name: _blocks(path, log, name) for name in names}
+    return {name: _section(path, log, name) for name in names}
 
 
 def differences(
@@ -182,8 +186,10 @@ def differences(
     """The aggregates of an open-unlearning log that its own rows do not give, by block; empty for another log."""
     recomputed = {"model_utility": utility.value, "forget_truth_ratio": truth.value}
     for section in UTILITY_SETS:
-        for block, term in zip(BLOCKS[section], ("probability", "rouge", "truth"), strict=True):
-            recomputed[block] = utility.terms[f"{section}_{term}"].value
+        probability, rouge, truth_ratio = BLOCKS[section]
+        recomputed[probability] = utility.terms[f"{section}_probability"].value
+        recomputed[rouge] = utility.terms[f"{section}_rouge"].value
+        recomputed[truth_ratio] = utility.terms[f"{section}_truth"].value
     if quality:
         recomputed["forget_quality"] = quality.p_value
     log = read_json(path)
@@ -197,7 +203,10 @@ def differences(
 
 def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> LogSection:
     """A section of open-unlearning's log, whose metrics are blocks of rows."""
-    blocks = [_object(_object(log.get(key)).get("value_by_index")) for key in BLOCKS[name]]
+    blocks = []
+    for key in BLOCKS[name]:
+        block = _object(log.get(key))
+        blocks.append(_object(block.get("value_by_index")))
     probability, rouge, truth = blocks
     rows = list(rouge or truth or probability)
     if not rows:
@@ -213,39 +222,39 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> LogS
         triples.append([texts.get(key) for key in TEXTS])
     _warn(path, name, rows, triples)
     return LogSection(
-        rows,
-        column(probability, "prob", 1.0),
-        column(truth, "score", LARGEST),
-        column(rouge, "rougeL_recall", LARGEST_RECALL),
-        np.array(list(map(_rouge_again, triples)), dtype=np.float64),
+        rows=rows,
+        probability=column(probability, "prob", 1.0),
+        truth_ratio=column(truth, "score", LARGEST),
+        rouge=column(rouge, "rougeL_recall", LARGEST_RECALL),
+        rouge_again=_rouges_again(triples),
     )
 
 
 def _object(value: Json) -> Mapping[str, Json]:
     """A JSON object; an empty one in place of another value."""
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
+    return value
 
 
 def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> LogSection:
     """A section of the log of TOFU's authors, which has an object for each key of a row."""
-    section = log.get(SECTIONS[name])
+    stored_name = SECTIONS[name]
+    section = log.get(stored_name)
     if not isinstance(section, dict):
-        raise BadFile(
-            path,
-            f"no object {SECTIONS[name]!r}; the log must contain {', '.join(SECTIONS.values())}",
-        )
+        legal = ", ".join(SECTIONS.values())
+        raise BadFile(path, f"no object {stored_name!r}; the log must contain {legal}")
     for key in KEYS:
         if not isinstance(section.get(key), dict):
-            raise BadFile(
-                path,
-                f"{SECTIONS[name]}: no object {key!r}; the section must contain {', '.join(KEYS)}",
-            )
+            legal = ", ".join(KEYS)
+            problem = f"{stored_name}: no object {key!r}; the section must contain {legal}"
+            raise BadFile(path, problem)
     rows = list(section["generated_text"])
     if not rows:
-        raise BadFile(path, f"{SECTIONS[name]}: no rows in generated_text")
+        raise BadFile(path, f"{stored_name}: no rows in generated_text")
 
     triples = [section["generated_text"][row] for row in rows]
-    _warn(path, SECTIONS[name], rows, triples)
+    _warn(path, stored_name, rows, triples)
 
     def column(key: str, largest: float = LARGEST) -> np.ndarray:
         values = [_number(section[key].get(row), largest) for row in rows]
@@ -258,11 +267,11 @@ def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Log
         probability = np.array(list(map(among, answer, wrong)))
     mean_wrong = np.array([losses.mean() for losses in wrong])
     return LogSection(
-        rows,
-        probability,
-        ratio(column("avg_paraphrased_loss"), mean_wrong),
-        column("rougeL_recall", LARGEST_RECALL),
-        np.array(list(map(_rouge_again, triples)), dtype=np.float64),
+        rows=rows,
+        probability=probability,
+        truth_ratio=ratio(column("avg_paraphrased_loss"), mean_wrong),
+        rouge=column("rougeL_recall", LARGEST_RECALL),
+        rouge_again=_rouges_again(triples),
     )
 
 
@@ -281,6 +290,11 @@ def _warn(
         )
 
 
+def _rouges_again(triples: Sequence[Json]) -> np.ndarray:
+    """(rows,) ROUGE-L recall of the stored texts of each row."""
+    return np.array(list(map(_rouge_again, triples)), dtype=np.float64)
+
+
 def _rouge_again(texts: Json) -> float:
     """ROUGE-L recall of [question, generation, answer] as in TOFU: zero, not missing, for an empty generation."""
     match texts:
@@ -294,7 +308,9 @@ def _number(value: Json, largest: float = LARGEST) -> float:
     """A loss or a recall; NaN unless it lies in [0, ``largest``]."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return float("nan")
-    return float(value) if 0 <= value <= largest else float("nan")
+    if not 0 <= value <= largest:
+        return float("nan")
+    return float(value)
 
 
 def _numbers(value: Json) -> np.ndarray:
@@ -320,7 +336,16 @@ def of_mean(values: np.ndarray, alpha: float) -> Interval | None:
     lower = min(low, estimate)
     upper = max(high, estimate)
     n = present.size
-    return Interval(estimate, lower, upper, n, alpha, BETTING, ASSUMES, Covers.POPULATION)
+    return Interval(
+        estimate,
+        lower,
+        upper,
+        n,
+        alpha,
+        BETTING,
+        ASSUMES,
+        Covers.POPULATION,
+    )
 
 
 def of_utility(terms: Mapping[str, np.ndarray], alpha: float) -> Interval | None:
@@ -334,17 +359,36 @@ def of_utility(terms: Mapping[str, np.ndarray], alpha: float) -> Interval | None
         ends.append((interval.value, interval.lower, interval.upper))
         n += interval.n
     value, lower, upper = map(harmonic_mean, np.array(ends).T)
-    return Interval(value, lower, upper, n, alpha, TOGETHER, ASSUMES, Covers.POPULATION)
+    return Interval(
+        value,
+        lower,
+        upper,
+        n,
+        alpha,
+        TOGETHER,
+        ASSUMES,
+        Covers.POPULATION,
+    )
 
 
 def of_quality(test: KsTest, alpha: float) -> Interval:
     """Forget quality: the p-value at both ends of the distance of the two distributions."""
-    n, m = test.n_first, test.n_second
+    n = test.n_first
+    m = test.n_second
     width = dkw(n, alpha / 2, 2) + dkw(m, alpha / 2, 2)
     grid = (1 / n + 1 / m) / 2  # what a statistic of samples of these sizes can miss a distance by
     lower = _p_value(test.statistic + width + grid, n, m)
     upper = _p_value(test.statistic - width - grid, n, m)
-    return Interval(test.p_value, lower, upper, n + m, alpha, DISTANCE, ASSUMES, Covers.POPULATION)
+    return Interval(
+        test.p_value,
+        lower,
+        upper,
+        n + m,
+        alpha,
+        DISTANCE,
+        ASSUMES,
+        Covers.POPULATION,
+    )
 
 
 def _p_value(distance: float, n: int, m: int) -> float:

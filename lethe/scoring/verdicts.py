@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lethe.errors import BadInput
+from lethe.errors import BadInput, plural
 from lethe.identity import cache_key, digest, module_of, versions
 from lethe.io import cache
 from lethe.io.files import Json
@@ -47,12 +47,17 @@ class VerdictStore:
         plain: dict[str, list[float | None]] = {}
         for key, row in verdicts.items():
             plain[key] = [_or_null(value) for value in row]
+        if not plain:
+            return
         cache.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
         self.verdicts |= plain
 
 
 def _or_null(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+    """A verdict as JSON has it: null for NaN."""
+    if np.isnan(value):
+        return None
+    return float(value)
 
 
 def identity(judge: Judge) -> str:
@@ -63,16 +68,21 @@ def identity(judge: Judge) -> str:
 
 def _decisive(judge: Judge) -> dict[str, Json]:
     """The parameters that decide a verdict, except the model, whose content is in `_facts`."""
-    values = judge.params.model_dump(mode="json")
-    return {key: value for key, value in values.items() if key not in ("model", "batch")}
+    return judge.params.model_dump(mode="json", exclude=set(judge.UNDECISIVE))
 
 
 def _facts(judge: Judge) -> dict[str, object]:
+    """What else decides a verdict: the content of the model, the prompt, the libraries and the device."""
+    if judge.IS_SERVED:
+        return {"record": judge.record(), "model": None}
     model = getattr(judge.params, "model", None)
-    is_folder = model is not None and Path(model).is_dir()
-    device = None if model is None else default_device()
+    device = None
+    if model is not None:
+        device = default_device()
+        if Path(model).is_dir():
+            model = content(Path(model))
     return {
-        "model": content(Path(str(model))) if is_folder else model,
+        "model": model,
         "record": judge.record(),
         "libraries": versions(*LIBRARIES),
         "device": device,
@@ -114,7 +124,10 @@ def judged(
     label: str = "judge",
 ) -> list[np.ndarray]:
     """The scores of every answer: one array (answers, columns) per question, in the given order."""
-    distinct = questions if isinstance(questions, Distinct) else distinct_answers(judge, questions)
+    if isinstance(questions, Distinct):
+        distinct = questions
+    else:
+        distinct = distinct_answers(judge, questions)
     verdicts = _verdicts(judge, distinct.answers, store, label)
     scores = []
     for keys in distinct.keys:
@@ -138,32 +151,55 @@ def _verdicts(
     # The batches are those of all answers, so that a resumed run pads as an uninterrupted one does.
     batches = []
     for start in range(0, len(order), judge.batch):
-        missing = [key for key in order[start : start + judge.batch] if key not in verdicts]
+        batch = order[start : start + judge.batch]
+        missing = [key for key in batch if key not in verdicts]
         if missing:
             batches.append(missing)
     if len(batches) > 1:
+        answers = sum(map(len, batches))
         memory = f"with {memory_used() / (1 << 30):.1f} GiB of memory so far"
         tell(
-            f"{label}: {sum(map(len, batches)):,} distinct answers to judge in {len(batches):,} batches, {memory}."
+            f"{label}: {answers:,} distinct answers to judge in {len(batches):,} batches, {memory}."
         )
-    for batch in progress(batches, label, "batches"):
-        values = _columns(judge, judge.judge([distinct[key] for key in batch]), len(batch))
-        fresh = {key: row.tolist() for key, row in zip(batch, values, strict=True)}
+    plan = judge.plan([distinct[key] for batch in batches for key in batch])
+    if plan:
+        tell(f"{label}: {plan}")
+    for keys in progress(batches, label, "batches"):
+        asked = [distinct[key] for key in keys]
+        values = _columns(judge, judge.judge(asked), len(keys))
+        fresh = dict(zip(keys, values.tolist(), strict=True))
         if store:
-            store.keep(fresh)
+            store.keep(_to_keep(judge, fresh))
         verdicts |= fresh
+    reasons = judge.unjudged()
+    if reasons:
+        named = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+        tell(f"{label}: {plural(sum(reasons.values()), 'answer')} without a verdict: {named}.")
     return verdicts
+
+
+def _to_keep(
+    judge: Judge, verdicts: Mapping[str, Sequence[float]]
+) -> Mapping[str, Sequence[float]]:
+    """The verdicts that stand for good: of a served judge those that came, since a server may answer the next time."""
+    if not judge.IS_SERVED:
+        return verdicts
+    return {key: row for key, row in verdicts.items() if not np.isnan(row[0])}
 
 
 def _columns(judge: Judge, values: np.ndarray, answers: int) -> np.ndarray:
     """(answers, columns) what a judge gave for a batch; raises `BadInput` for another shape or a value beyond [0, 1]."""
-    values = np.asarray(values, dtype=np.float64)
+    numbers = np.asarray(values, dtype=np.float64)
     wanted = (answers, len(judge.COLUMNS))
+    legal_shapes: list[tuple[int, ...]] = [wanted]
+    if len(judge.COLUMNS) == 1:
+        legal_shapes.append((answers,))
     name = type(judge).__module__.rpartition(".")[2]
-    if values.shape != wanted and not (values.shape == wanted[:1] and wanted[1] == 1):
-        raise BadInput(f"judge {name}: got judgements of shape {values.shape}; must be {wanted}.")
-    if ((values < 0) | (values > 1)).any():
+    if numbers.shape not in legal_shapes:
+        raise BadInput(f"judge {name}: got judgements of shape {numbers.shape}; must be {wanted}.")
+    is_outside = (numbers < 0) | (numbers > 1)
+    if is_outside.any():
         raise BadInput(
             f"judge {name}: got a judgement outside [0, 1]; must be a number in [0, 1], or NaN for no verdict."
         )
-    return values.reshape(wanted)
+    return numbers.reshape(wanted)

@@ -21,6 +21,8 @@ m, so by induction a larger m has more capital at the end of each block, until i
 """
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -73,6 +75,19 @@ def mean_lower(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
     return 1.0 - mean_upper(1.0 - check_scores(scores), alpha, recomputed)
 
 
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Ends of rows, (P,) each: of the mean from both sides, and ``squares``, the upper ends of the variance."""
+
+    mean_lower: np.ndarray
+    mean_upper: np.ndarray
+    squares: np.ndarray
+
+    def of(self, places: Sequence[int]) -> "Ends":
+        """The ends of the rows at ``places``."""
+        return Ends(self.mean_lower[places], self.mean_upper[places], self.squares[places])
+
+
 def all_ends(
     low: np.ndarray, high: np.ndarray, alpha: float, *others: np.ndarray
 ) -> list[np.ndarray]:
@@ -118,21 +133,79 @@ def predictable_squares(scores: np.ndarray) -> np.ndarray:
     return np.square(np.where(judged, scores - centres, farthest))
 
 
+def ends_of_rows(rows: Sequence[np.ndarray], alpha: float) -> Ends:
+    """The bets on each row by itself, (n,) in [0, 1] in sampling order, NaN where missing; n may differ between rows.
+
+    Missing scores count as 0 in the lower ends, as 1 in the upper ends, and in the squares as the score farthest from the
+    centre. The ends of a row are those of `all_ends`: rows are searched together, each with its own number of draws.
+
+    Parameters
+    ----------
+    rows
+        Arrays (n,) of scores, each with a draw at least.
+    alpha
+        One-sided level of each row and end, at most 1/2.
+
+    >>> ends = ends_of_rows([np.zeros(100), np.array([0.0, 1.0])], alpha=0.05)
+    >>> ends.mean_upper.round(4).tolist()
+    [0.0343, 1.0]
+    """
+    check_alpha(alpha)
+    tables = np.empty((3, len(rows)))
+    for places in _searches([len(row) for row in rows]):
+        together = [rows[place] for place in places]
+        lengths = np.array([len(row) for row in together])
+        scores = np.zeros((len(together), int(lengths.max())))
+        for place, row in enumerate(together):
+            scores[place, : len(row)] = row
+        check_scores(scores, missing="worst")
+
+        absent = np.isnan(scores)
+        low = np.where(absent, 0.0, scores)
+        high = np.where(absent, 1.0, scores)
+        values = np.concatenate([1.0 - low, high, predictable_squares(scores)])
+        uppers = _refuted(values, np.tile(lengths, 3), alpha, recomputed=True)
+        tables[:, places] = uppers.reshape(3, -1)
+    above_low, mean_upper, squares = tables
+    return Ends(1.0 - above_low, mean_upper, squares)
+
+
+def _searches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The places of rows that are searched together: equally long blocks, and at most `TOGETHER` values of three tables."""
+    together: list[int] = []
+    for place in np.argsort(lengths, kind="stable").tolist():
+        n = lengths[place]
+        is_full = 3 * n * (len(together) + 1) > TOGETHER
+        if together and (is_full or _block(n, True) != _block(lengths[together[0]], True)):
+            yield together
+            together = []
+        together.append(place)
+    if together:
+        yield together
+
+
 def _smallest_refuted(values: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
     """The smallest mean at which the log capital reaches ln(1 / alpha), approached from the refuted
     side.
     """
     searches = math.ceil(values.size / TOGETHER)
-    blocks = np.array_split(values, max(1, min(len(values), searches)))
-    return np.concatenate([_refuted(block, alpha, recomputed) for block in blocks])
+    ends = []
+    for block in np.array_split(values, max(1, min(len(values), searches))):
+        lengths = np.full(len(block), values.shape[1])
+        ends.append(_refuted(block, lengths, alpha, recomputed))
+    return np.concatenate(ends)
 
 
-def _refuted(values: np.ndarray, alpha: float, recomputed: bool) -> np.ndarray:
+def _refuted(values: np.ndarray, lengths: np.ndarray, alpha: float, recomputed: bool) -> np.ndarray:
+    """(P,) smallest refuted means of rows (P, n), of which row p has ``lengths[p]`` draws; what follows them is ignored.
+
+    Rows of unequal lengths must have equally long blocks, and stakes that are recomputed.
+    """
     draws = np.ascontiguousarray(values.T)
     goal = math.log(1 / alpha)
-    sizes, skews = _sizes(draws, recomputed)
+    sizes, skews = _sizes(draws, lengths, recomputed)
     bounds = np.ones(len(values))
-    at_one = _log_capital(bounds, draws, sizes, skews, goal, recomputed) - goal
+    at_one = _log_capital(bounds, draws, lengths, sizes, skews, goal, recomputed) - goal
 
     def excess(mean: np.ndarray, place: np.ndarray) -> np.ndarray:
         if not mean.any():  # a bet against 0 never gains
@@ -140,8 +213,8 @@ def _refuted(values: np.ndarray, alpha: float, recomputed: bool) -> np.ndarray:
         if (mean == 1).all():
             return at_one[place]
         if len(place) == len(values):
-            return _log_capital(mean, draws, sizes, skews, goal, recomputed) - goal
-        columns = draws[:, place], sizes[:, place], skews[:, place]
+            return _log_capital(mean, draws, lengths, sizes, skews, goal, recomputed) - goal
+        columns = draws[:, place], lengths[place], sizes[:, place], skews[:, place]
         return _log_capital(mean, *columns, goal, recomputed) - goal
 
     refutable = np.flatnonzero(at_one >= 0)
@@ -178,14 +251,16 @@ def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.nd
     goal = math.log(1 / alpha)
     draws = np.ascontiguousarray(scores.T)
     means = np.full(len(scores), mean)
-    sizes, skews = _sizes(draws, recomputed=False)
-    log_capital = _log_capital(means, draws, sizes, skews, goal, recomputed=False)
+    lengths = np.full(len(scores), len(draws))
+    sizes, skews = _sizes(draws, lengths, recomputed=False)
+    log_capital = _log_capital(means, draws, lengths, sizes, skews, goal, recomputed=False)
     return np.minimum(1.0, np.exp(-log_capital))
 
 
 def _log_capital(
     mean: np.ndarray,
     draws: np.ndarray,
+    lengths: np.ndarray,
     sizes: np.ndarray,
     skews: np.ndarray,
     goal: float,
@@ -209,6 +284,7 @@ def _log_capital(
         return np.maximum(gains.max(axis=0), 0.0)
 
     step = _block(len(draws), recomputed)
+    shortest = lengths.min()
     log = np.zeros(len(mean))
     best = np.zeros(len(mean))
     for place, (size, skew) in enumerate(zip(sizes, skews, strict=True)):
@@ -216,12 +292,18 @@ def _log_capital(
         block = gains[place * step : (place + 1) * step]
         block *= stakes(size * np.sqrt(missing), skew)
         block += 1
+        end = place * step + len(block)
+        if end > shortest:  # nothing is bet after the last draw
+            ranks = np.arange(place * step, end)
+            block[ranks[:, None] >= lengths] = 1.0
         log = log + np.log(block.prod(axis=0))
         best = np.maximum(best, log)
     return best
 
 
-def _sizes(draws: np.ndarray, recomputed: bool) -> tuple[np.ndarray, np.ndarray]:
+def _sizes(
+    draws: np.ndarray, lengths: np.ndarray, recomputed: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """By block and column, from earlier draws: sqrt(2 / (draws left * variance)), and 2/3 of the
     third moment / variance.
     """
@@ -239,7 +321,9 @@ def _sizes(draws: np.ndarray, recomputed: bool) -> tuple[np.ndarray, np.ndarray]
     mean, second, third = moments
     variance = second - mean**2
     skew = third - 3 * mean * second + 2 * mean**3
-    left = (n - starts)[:, None] if recomputed else n
+    left: np.ndarray | int = n
+    if recomputed:
+        left = np.maximum(lengths - starts[:, None], 1)
     return np.sqrt(2 / (left * variance)), 2 / 3 * skew / variance
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, get_args
 from lethe.errors import BadValue, check
 
 Side = Literal["upper", "lower"]
+SIDES = get_args(Side)
 CERTAIN = 0.0  # the alpha of a bound that cannot fail
 RANDOM = "in a random prompt of the language"
 ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, None: ROUND_HALF_EVEN}
@@ -67,9 +68,11 @@ class Covers(StrEnum):
         "the forget rows against the held-out rows",
         "between the forget rows and the held-out rows",
     )
+    SEEDS = "models of other seeds", "on average over models of the method from other seeds"
     MODEL = "this model", "for this model"
     RUN = "the mechanism of the run", "for the mechanism of the run, by this method by itself"
     ATTACK = "one attack", "for any one attack by itself"
+    RECIPE = "attacks drawn from the recipe", "over attacks drawn from the recipe"
     STRONGEST_ATTACK = "the strongest of the attacks", "for the strongest of the attacks"
     ADVERSARY = "any adversary", "against any adversary"
 
@@ -134,7 +137,7 @@ class Bound:
 
     def __post_init__(self) -> None:
         check(self.value > -math.inf, "value", self.value, "a number, or infinity")  # nor NaN
-        check(self.side in get_args(Side), "side", self.side, "upper or lower")
+        check(self.side in SIDES, "side", self.side, "upper or lower")
         legal = "a number between 0 and 1, or 0 for a bound that cannot fail"
         check(0 <= self.alpha < 1, "alpha", self.alpha, legal)
         if not isinstance(self.covers, Covers):

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainccinv, betaincinv
 
 from lethe.statistics import betting
-from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, berk_jones_eta, dkw
+from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, dkw, outward_eta
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.checks import check_alpha, check_scores, in_blocks
 
@@ -477,10 +477,11 @@ def tighter_bounds(
     thresholds: np.ndarray,
     solved: MutableMapping[tuple[int, float], float] | None = None,
     missing: Literal["refuse", "worst"] = "refuse",
+    bets: betting.Ends | None = None,
 ) -> TighterBounds:
     """All tighter bounds of each prompt, from independent draws in sampling order.
 
-    ``solved``: see `berk_jones_eta`. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as
+    ``solved``: see `lethe.statistics.bands.berk_jones_eta`. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as
     0 in lower bounds, and in ``sd_upper`` as the score farthest from the centre.
 
     Parameters
@@ -495,6 +496,8 @@ def tighter_bounds(
         Levels of bands that are already known.
     missing
         "refuse" or "worst".
+    bets
+        The ends by betting at ``alpha``, where `betting.ends_of_rows` has found them for more rows together.
 
     >>> bounds = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> bounds.mean_upper.round(4).tolist(), bounds.exceedance.round(4).tolist()
@@ -504,28 +507,25 @@ def tighter_bounds(
     check_alpha(alpha)
     thresholds = np.asarray(thresholds, dtype=np.float64)
     n = scores.shape[1]
+    high = np.where(np.isnan(scores), 1.0, scores)
     method = "berk-jones" if n <= LARGEST_BERK_JONES else "dkw"
-    if method == "berk-jones":
-        below = berk_jones(n, berk_jones_eta(n, alpha, solved))
-    else:
-        below = np.maximum(np.arange(1, n + 1) / n - dkw(n, alpha), 0)
     # F(x) is at least the band's value at the largest draw up to x; below the smallest draw, the
     # band gives no information.
-    below = np.concatenate([[0.0], below])
-
-    low = high = scores
-    absent = np.isnan(scores)
-    if absent.any():
-        low = np.where(absent, 0.0, scores)
-        high = np.where(absent, 1.0, scores)
-    least, most, squares = betting.all_ends(low, high, alpha, betting.predictable_squares(scores))
+    ranks = counts_up_to(np.sort(high, axis=1), thresholds)
+    if method == "berk-jones":
+        at_draw = berk_jones(n, outward_eta(n, alpha, solved), np.maximum(ranks, 1))
+    else:
+        at_draw = np.maximum(ranks / n - dkw(n, alpha), 0)
+    below = np.where(ranks > 0, at_draw, 0.0)
+    if bets is None:
+        bets = betting.ends_of_rows(list(scores), alpha)
     return TighterBounds(
         n=n,
         alpha=alpha,
         thresholds=thresholds,
-        mean_upper=most,
-        mean_lower=least,
-        sd_upper=np.sqrt(squares),
-        exceedance=1 - below[counts_up_to(np.sort(high, axis=1), thresholds)],
+        mean_upper=bets.mean_upper,
+        mean_lower=bets.mean_lower,
+        sd_upper=np.sqrt(bets.squares),
+        exceedance=1 - below,
         exceedance_method=method,
     )

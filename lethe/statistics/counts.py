@@ -1,15 +1,23 @@
 """Counted leaks of each question: bounds by Clopper-Pearson, and leak@k, a function of the leak
 probability.
 
-Bounds from a person's labels alone assume nothing about any judge. A person labels the distinct
-answers in a set S, chosen on other draws of the run and fixed before anyone looks at the n counted
-draws. On the counted draws P(in S and a leak) and P(not in S) are binomial shares, and the rest
-counts against the claim: `leak_rates.Rate` with the rest as missing answers, for any labelled part
-of S, whoever chose it. Random draws of the rest are labelled too, and p = P(in S and a leak) +
-P(not in S) P(leak | not in S). A judge may order what is labelled, but enters no bound: the labels
-of its calibration alone are nearly always narrower than a bound that carries the judge's error. Two
-shortcuts are not valid. A set S chosen on the counted draws holds too much of their mass. Labels of
-distinct texts are no random draws; the rates here are per draw.
+Bounds from a person's labels alone assume nothing about any judge. Of a question's n draws L truly
+leak, and a person labelled the texts of some. Each true leak is a labelled leak or has no label, so
+
+    labelled leaks <= L <= labelled leaks + draws without a label,
+
+for every outcome and for any choice of texts, also one that follows these draws, their scores or
+earlier labels. The ends of Clopper and Pearson grow with the count, so the upper end of the right
+side is at least that of L and misses no more often: `leak_rates.Rate` with the draws without a
+label as missing answers. No half of the draws is set aside.
+
+Random draws of the rest, the R draws whose texts were not chosen, narrow the bound of the average.
+Their number s is fixed, and the choice of texts follows the draws alone. Conditionally on all draws
+the leaks among these s are hypergeometric, so `spot_check.most_forged` bounds the leaks of the rest
+with alpha / 2, and Clopper-Pearson takes the other half. A judge may order what is labelled, but
+enters no bound: the labels of its calibration alone are nearly always narrower than a bound that
+carries the judge's error. A shortcut is not valid: labels of distinct texts are no random draws; the
+rates here are per draw.
 """
 
 import numpy as np
@@ -18,6 +26,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue
 from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check, check_alpha
+from lethe.statistics.spot_check import most_forged
 
 
 def rate_bounds(
@@ -148,19 +157,16 @@ def check_counts(
     return leaks, n.astype(np.int64), missing.astype(np.int64)
 
 
-LABELLED = (
-    "independent draws within each prompt; a person's label is the truth; the labelled answers "
-    "were chosen on other draws"
-)
-WITH_REST = f"{LABELLED}, or at random from the rest"
+LABELLED = "independent draws within each prompt; a person's label is the truth"
+WITH_REST = f"{LABELLED}; the labelled draws of the rest were chosen at random"
 AT_RANDOM = (
     "a person's label is the truth; each labelled answer is a draw of the run chosen at random, a "
     "question uniformly and then a draw of it, without sight of text or verdict"
 )
 LABELLED_METHOD = "Clopper-Pearson on the labelled leaks, the rest counted against the claim"
 METHOD_REST = (
-    "the better of two bounds: Clopper-Pearson on the labelled leaks, the rest counted against the "
-    "claim; and on the labelled leaks, the rest, and the labelled draws of the rest; alpha / 4 each"
+    "Clopper-Pearson on the labelled leaks and the leaks that the rest has at most or at least, "
+    "which a hypergeometric bound takes from its labelled draws; alpha / 2 each"
 )
 METHOD_AT_RANDOM = "Clopper-Pearson on the labels"
 
@@ -172,37 +178,42 @@ def labelled_average(
     of_rest: tuple[int, int] | None,
     alpha: float,
 ) -> tuple[float, float]:
-    """Ends (lower, upper) of the average leak probability over questions with equally many counted
-    draws; alpha at most 1/4.
+    """Ends (lower, upper) of the average leak probability over questions with equally many draws;
+    alpha at most 1/4.
 
-    Of ``n`` counted draws of a question, a person labelled the text of ``leaks`` a leak, and nobody
-    labelled that of ``rest``. ``of_rest`` counts labelled leaks among the random draws of the rest,
-    and these draws (0 until all are labelled). It is None where no such draws were planned, which
-    gives all of alpha to the first bound.
+    Of ``n`` draws of a question, a person labelled the text of ``leaks`` a leak, and nobody labelled
+    that of ``rest``. ``of_rest`` counts labelled leaks among the random draws of the rest, and these
+    draws (0 until all are labelled). It is None where no such draws were planned, which gives all of
+    alpha to one bound; otherwise half of alpha bounds the leaks of the rest, as in the module.
 
     Parameters
     ----------
     leaks, rest, n
         (m,) counts of each question.
     of_rest
-        Leaks among the labelled random draws of the rest, and the number of these draws.
+        Leaks among the labelled random draws of the rest, and the number of these draws, which were
+        drawn without replacement: at most the sum of ``rest``.
     alpha
         One-sided level of each end.
 
     >>> leaks, rest, n = np.array([5, 0]), np.array([40, 60]), np.array([500, 500])
     >>> ends = labelled_average(leaks, rest, n, of_rest=(1, 50), alpha=0.05)
     >>> [round(end, 4) for end in ends]
-    [0.0014, 0.0276]
+    [0.0022, 0.0221]
     """
-    level = alpha if of_rest is None else alpha / 4
-    lower, upper = pooled_bounds(leaks, n, level, rest)
-    if of_rest and of_rest[1]:
-        leaks_of_rest, labelled_of_rest = of_rest
-        known_lower, known_upper = pooled_bounds(leaks, n, level)
-        rest_lower, rest_upper = pooled_bounds(rest, n, level)
-        rate_lower, rate_upper = pooled_bounds([leaks_of_rest, 0], [labelled_of_rest, 0], level)
-        lower = np.maximum(lower, known_lower + rest_lower * rate_lower)
-        upper = np.minimum(upper, known_upper + rest_upper * rate_upper)
+    known, size = int(np.sum(leaks)), int(np.sum(rest))
+    least, most, level = 0, size, alpha
+    if of_rest is not None:
+        level = alpha / 2
+        hits, labelled = of_rest
+        if labelled:
+            most = most_forged(size, labelled, level, hits)
+            least = size - most_forged(size, labelled, level, labelled - hits)
+    counts = np.zeros(np.shape(leaks))  # the pooled ends depend on the sum alone
+    counts[0] = known + least
+    lower, _ = pooled_bounds(counts, n, level)
+    counts[0] = known + most
+    _, upper = pooled_bounds(counts, n, level)
     return float(lower[0]), float(upper[0])
 
 

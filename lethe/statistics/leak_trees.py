@@ -256,11 +256,25 @@ class How:
 
 
 @dataclass(frozen=True)
+class Version:
+    """Digests of the ``model``'s weights and of the file of ``questions``, None where unknown."""
+
+    model: str | None = None
+    questions: str | None = None
+
+    def differs(self, other: Version) -> bool:
+        """Whether the two are known to be about other weights or other questions."""
+        pairs = ((self.model, other.model), (self.questions, other.questions))
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
+
+
+@dataclass(frozen=True)
 class Certificates:
     """The trees of one model, in the order of the questions; ``skipped`` names questions that the
     scorer cannot judge.
 
-    ``refused`` has the reasons why no end of the trees may be claimed.
+    ``refused`` has the reasons why no end of the trees may be claimed. ``of`` says which version of
+    model and questions they are about, None where no file records it.
     """
 
     name: str
@@ -269,6 +283,7 @@ class Certificates:
     tau: float
     skipped: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    of: Version | None = None
 
     @property
     def rounding(self) -> Rounding:

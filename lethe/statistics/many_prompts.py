@@ -27,7 +27,7 @@ from scipy.special import betainc
 from lethe.errors import BadValue
 from lethe.statistics import betting
 from lethe.statistics.bound import Assumes, Bound, Covers, Interval, Side, both_ends
-from lethe.statistics.bounds import pooled_lower, pooled_upper
+from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check, check_alpha, check_scores
 from lethe.statistics.counts import pooled_bounds, rate_bounds
 
@@ -360,14 +360,31 @@ def share_interval(groups: Groups, alpha: float) -> Interval:
     BadValue
         If a draw is another number, or the lengths differ.
     """
-    low, high, value = _filled(groups)
-    is_binary = np.isin(low, (0.0, 1.0)).all()
-    check(is_binary, "groups", "numbers between 0 and 1", "draws that are 0 or 1")
-    check_alpha(alpha)
-    n = low.shape[1]
-    lower = pooled_average(low.sum(axis=1), n, alpha / 2, "lower").value
-    upper = pooled_average(high.sum(axis=1), n, alpha / 2).value
-    return Interval(value, lower, upper, low.size, alpha, "Clopper-Pearson, pooled")
+    return Shares(groups).interval(alpha)
+
+
+class Shares:
+    """The sums behind `share_interval`, for intervals at many levels."""
+
+    def __init__(self, groups: Groups):
+        low, high, self.value = _filled(groups)
+        is_binary = np.isin(low, (0.0, 1.0)).all()
+        check(is_binary, "groups", "numbers between 0 and 1", "draws that are 0 or 1")
+        self.least = float(low.sum())
+        self.most = float(high.sum())
+        self.n = low.size
+        self.questions = len(low)
+
+    def interval(self, alpha: float) -> Interval:
+        """`share_interval` at ``alpha``."""
+        check_alpha(alpha)  # at most 1/2, so that each end is at most at `LARGEST_POOLED_ALPHA`
+        if self.questions > 1:
+            lower = pooled_lower(self.least, self.n, alpha / 2)
+            upper = pooled_upper(self.most, self.n, alpha / 2)
+        else:
+            lower = float(binary_lower(self.least, self.n, alpha / 2))
+            upper = float(binary_upper(self.most, self.n, alpha / 2))
+        return Interval(self.value, lower, upper, self.n, alpha, "Clopper-Pearson, pooled")
 
 
 def mean_interval(groups: Groups, alpha: float) -> Interval:
@@ -388,11 +405,23 @@ def mean_interval(groups: Groups, alpha: float) -> Interval:
     BadValue
         If the lengths differ, or all draws are missing.
     """
-    check_alpha(alpha)
-    low, high, value = _filled(groups)
-    lower = max(0.0, float(low.mean()) - _mean_width(low, alpha / 2))
-    upper = min(1.0, float(high.mean()) + _mean_width(high, alpha / 2))
-    return Interval(value, lower, upper, low.size, alpha, "Bernstein, variance bounded")
+    return Means(groups).interval(alpha)
+
+
+class Means:
+    """The sums behind `mean_interval`, for intervals at many levels."""
+
+    def __init__(self, groups: Groups):
+        low, high, self.value = _filled(groups)
+        self.low = _Spread(low)
+        self.high = _Spread(high)
+
+    def interval(self, alpha: float) -> Interval:
+        """`mean_interval` at ``alpha``."""
+        check_alpha(alpha)
+        lower = max(0.0, self.low.mean - self.low.width(alpha / 2))
+        upper = min(1.0, self.high.mean + self.high.width(alpha / 2))
+        return Interval(self.value, lower, upper, self.low.n, alpha, "Bernstein, variance bounded")
 
 
 def within_variance_interval(groups: Groups, alpha: float) -> Interval:
@@ -455,23 +484,36 @@ def compare(left: Interval, right: Interval) -> Outcome:
     return "not shown"
 
 
-def _mean_width(values: np.ndarray, alpha: float) -> float:
-    """The distance from the mean to one end, at alpha: alpha / 2 for the variance, alpha / 2 for
-    the mean.
-    """
-    squares = _pair_squares(values)
-    variance = (float(squares.mean()) + empirical_width(squares, alpha / 2)) / 2
-    log = math.log(2 / alpha)
-    return math.sqrt(2 * min(variance, 0.25) * log / values.size) + log / (3 * values.size)
+class _Spread:
+    """The mean and the variance within questions of draws (questions, n)."""
+
+    def __init__(self, values: np.ndarray):
+        squares = _pair_squares(values)
+        self.mean = float(values.mean())
+        self.n = values.size
+        self.half_square = float(squares.mean()) / 2
+        self.variance_of_squares = float(squares.var(ddof=1))
+        self.n_squares = squares.size
+
+    def width(self, alpha: float) -> float:
+        """The distance from the mean to one end, at alpha: alpha / 2 for the variance, alpha / 2
+        for the mean.
+        """
+        slack = _empirical_width(self.variance_of_squares, self.n_squares, alpha / 2)
+        variance = self.half_square + slack / 2
+        log = math.log(2 / alpha)
+        return math.sqrt(2 * min(variance, 0.25) * log / self.n) + log / (3 * self.n)
 
 
 def empirical_width(values: np.ndarray, alpha: float) -> float:
     """The distance to one end for the mean of independent values in [0, 1]: Maurer and Pontil
     (2009), Theorem 11.
     """
-    n = values.size
+    return _empirical_width(float(values.var(ddof=1)), values.size, alpha)
+
+
+def _empirical_width(variance: float, n: int, alpha: float) -> float:
     log = math.log(2 / alpha)
-    variance = float(values.var(ddof=1))
     return math.sqrt(2 * variance * log / n) + 7 * log / (3 * (n - 1))
 
 

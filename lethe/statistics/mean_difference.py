@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -45,7 +45,7 @@ LOOKS = "a stopping rule that looks only at its own side"
 WITHIN = "independent draws within each question and model, in sampling order"
 ASSUMES: dict[Draws, str] = {
     "any": f"{WITHIN}; any dependence between the two models",
-    "apart": f"{WITHIN}; two models with seeds of their own",
+    "apart": f"{WITHIN}; two models with random numbers of their own",
     "pairs": f"{WITHIN}; two models with one seed, whose j-th answers share random numbers with each other only",
 }
 # Up to this ratio of the numbers of answers, combined sides are narrower than four bounds.
@@ -470,6 +470,9 @@ def _steps(stopped: tuple[bool, bool], draws: Draws) -> int:
     return 40
 
 
+AtLevel = Callable[[float], Interval]
+
+
 @dataclass(frozen=True)
 class _Part:
     """The questions of one model on both sides."""
@@ -497,40 +500,47 @@ class _Part:
 
     def interval(self, level: float) -> tuple[float, float]:
         """Both ends of the average of b minus that of a, together at ``level``."""
-        if self.draws == "apart":
-            return self._low(self.a, self.b, level / 2), -self._low(self.b, self.a, level / 2)
-        a, b = self.a, self.b
         if self.draws == "pairs" and not self.binary:
-            halves = [(1 + second - first) / 2 for first, second in zip(a, b, strict=True)]
-            half = many_prompts.mean_interval(halves, level)
+            half = self._halves.interval(level)
             return 2 * half.lower - 1, 2 * half.upper - 1
-        if self.draws == "pairs":
-            a, b = _only(self.a, self.b), _only(self.b, self.a)
+        a, b = self._averages
+        if self.draws == "apart":
+            return _low(a, b, level / 2), -_low(b, a, level / 2)
 
-        first = self._average(a, level / 2, self.stopped[0])
-        second = self._average(b, level / 2, self.stopped[1])
+        first, second = a(level / 2), b(level / 2)
         return second.lower - first.upper, second.upper - first.lower
 
-    def _average(self, side: Sequence[np.ndarray], level: float, stopped: bool) -> Interval:
+    @cached_property
+    def _halves(self) -> many_prompts.Means:
+        halves = [(1 + second - first) / 2 for first, second in zip(self.a, self.b, strict=True)]
+        return many_prompts.Means(halves)
+
+    @cached_property
+    def _averages(self) -> tuple[AtLevel, AtLevel]:
+        """The average of a and that of b, summed once; of pairs, those of "1 in this side only"."""
+        a, b = self.a, self.b
+        if self.draws == "pairs":
+            a, b = _only(self.a, self.b), _only(self.b, self.a)
+        return self._average(a, self.stopped[0]), self._average(b, self.stopped[1])
+
+    def _average(self, side: Sequence[np.ndarray], stopped: bool) -> AtLevel:
         if stopped:
-            return stopped_average(side, level)
+            return partial(stopped_average, side)
         if self.binary:
-            return many_prompts.share_interval(side, level)
-        return many_prompts.mean_interval(side, level)
+            return many_prompts.Shares(side).interval
+        return many_prompts.Means(side).interval
 
-    def _low(self, a: Sequence[np.ndarray], b: Sequence[np.ndarray], level: float) -> float:
-        """Fisher's lower end of the average of ``b`` minus that of ``a``, at ``level``."""
 
-        def interval(side: Sequence[np.ndarray], share: float) -> Interval:
-            return self._average(side, 2 * float(share), stopped=False)
+def _low(a: AtLevel, b: AtLevel, level: float) -> float:
+    """Fisher's lower end of the average of ``b`` minus that of ``a``, at ``level``."""
 
-        def uppers(levels: np.ndarray) -> np.ndarray:
-            return np.array([interval(a, share).upper for share in levels])
+    def uppers(levels: np.ndarray) -> np.ndarray:
+        return np.array([a(2 * float(share)).upper for share in levels])
 
-        def lowers(levels: np.ndarray) -> np.ndarray:
-            return np.array([interval(b, share).lower for share in levels])
+    def lowers(levels: np.ndarray) -> np.ndarray:
+        return np.array([b(2 * float(share)).lower for share in levels])
 
-        return combined_low(level, uppers, lowers, many_prompts.LARGEST_POOLED_ALPHA, rounds=1)
+    return combined_low(level, uppers, lowers, many_prompts.LARGEST_POOLED_ALPHA, rounds=1)
 
 
 def _only(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:

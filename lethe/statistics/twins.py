@@ -125,6 +125,7 @@ def ranks_of(scores: ArrayLike, true: ArrayLike, order: ArrayLike) -> np.ndarray
     ----------
     scores
         (m, k) a score of each candidate, fixed before any score was seen. Higher is preferred.
+        NaN, which a model without numbers gives, is below every number.
     true
         (m,) the place of the true candidate, from 0.
     order
@@ -133,6 +134,7 @@ def ranks_of(scores: ArrayLike, true: ArrayLike, order: ArrayLike) -> np.ndarray
         without knowledge fail.
     """
     scores, true, order = np.asarray(scores), np.asarray(true), np.asarray(order)
+    scores = np.where(np.isnan(scores), -np.inf, scores)  # else a true NaN would have rank 1
     rows = np.arange(len(scores))
     score_of_true = scores[rows, true][:, None]
     order_of_true = order[rows, true][:, None]
@@ -327,6 +329,20 @@ def threshold(candidates: Sequence[int], alpha: float, way: Way = "preferred") -
     lowest, masses = law(candidates, way)
     tails = np.cumsum(masses[::-1])[::-1]
     return lowest + int((tails > alpha).sum())
+
+
+def rank_band(m: int, k: int, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return (k,) the fewest and the most of ``m`` secrets that rank among the first r = 1, ..., k.
+
+    With probability 1 - ``alpha`` a model that is independent of the draws stays between both at
+    all r at once: each count is binomial, and misses each side with at most ``alpha`` / (2 k).
+    """
+    from scipy.stats import binom  # the import takes 0.5 s
+
+    check_alpha(alpha)
+    shares = np.arange(1, k + 1) / k
+    level = alpha / (2 * k)
+    return binom.ppf(level, m, shares).astype(int), binom.isf(level, m, shares).astype(int)
 
 
 def smallest_known(candidates: Sequence[int], alpha: float, power: float = 0.95) -> int | None:

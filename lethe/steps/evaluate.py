@@ -4,33 +4,41 @@
 """
 
 import contextlib
+import math
 import secrets
 import shutil
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from lethe.config import evaluation_params
-from lethe.config.evaluation import UNMARKED, EvaluationSettings
+from lethe.config.evaluation import (
+    FIRST_ANSWERS,
+    MOST_ANSWERS,
+    UNMARKED,
+    EvaluationSettings,
+)
 from lethe.config.measuring import (
+    METRICS,
     SAMPLE,
     SERVED,
     Endpoint,
     LabelsByAPerson,
     Metrics,
     Parts,
-    Sample,
+    SampleSettings,
     is_binary,
 )
 from lethe.config.schema import EvaluationParams
-from lethe.data.prompt_language import as_json, read_language
+from lethe.config.twins import Twins
 from lethe.data.rows import check_splits
+from lethe.data.secrets import secrets_of
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, check, plural
-from lethe.io import tries
-from lethe.io.artifacts import Asked, Row, read_parts, write_splits
+from lethe.io import processes, tries
+from lethe.io.artifacts import Asked, Row, read_parts, read_split, write_splits
 from lethe.io.files import (
     SCHEMA_VERSION,
     alone,
@@ -44,24 +52,50 @@ from lethe.labels.labels import read_labels
 from lethe.measure.run import load
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
-from lethe.models.model import Model
+from lethe.models.model import Model, resolve_device
 from lethe.progress import tell
-from lethe.results.table import Numbers
+from lethe.results import table
+from lethe.results.ends import counted_rows
+from lethe.results.licence import reasons_of
+from lethe.results.table import Numbers, Result
 from lethe.sampling.forecast import rows_within
+from lethe.sampling.prompt_language import as_json, place_of, read_language
+from lethe.sampling.tasks import stream_of
+from lethe.sampling.word_rule import Rule
 from lethe.scoring.parts import MARKS, marks_of
 from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
-from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.steps import likelihood, metrics, report, sample, score
-from lethe.verdict.claims import findings
-from lethe.verdict.rules import level_of
-from lethe.verdict.standing import doubt, standings
+from lethe.statistics.anytime import is_reached, log_above, log_below
+from lethe.steps import compare, likelihood, metrics, report, sample, score, traces, twins
+from lethe.verdict.deciding import doubt
+from lethe.verdict.finding import Findings
+from lethe.verdict.standing import Standing
+from lethe.verdict.verdict import Drawn
 
+VERDICTS = "verdicts"  # the folder of a judge's, beside the answers
 DRAWS = "draws.txt"  # names the draws of a server, beside its answers
-# Settings of the machine, and those by which draws of one law differ.
-MACHINE = {"max_rows", "utility_n", "utility_questions", "row_budget", "vllm_from"}
-MACHINE |= {"tensor_parallel", "data_parallel"}
-COUNTED = {"n", "seed", "engine", "dtype"}
+# Settings of the machine.
+MACHINE = {
+    "max_rows",
+    "utility_n",
+    "utility_questions",
+    "row_budget",
+    "vllm_from",
+    "tensor_parallel",
+    "data_parallel",
+    "gpu_memory",
+}
+# Settings by which draws of the same law differ.
+COUNTED = {
+    "n",
+    "first",
+    "stop",
+    "batch",
+    "stream",
+    "seed",
+    "engine",
+    "dtype",
+}
 EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
 
 ABOVE = "above"  # the 0/1 scorer made of a graded one
@@ -72,22 +106,30 @@ class Evaluated:
     """What an evaluation found: the words and the sentence of the verdict, and the numbers that it rests on.
 
     ``skipped`` are the questions that the model's context cannot hold; where there is a reason in ``refused``, nothing is
-    claimed; ``attempt`` is which set of draws of this model on these questions this is.
+    claimed; ``attempt`` is which set of draws of this model on these questions this is, and ``process`` everything that was
+    ever drawn of them, None where the folder ends with this call or the model is in memory.
+    ``stop`` says whether the draws went on until the word was certain; all numbers but the word rest on the ``first`` answers
+    to each question, and ``drawn`` says how many the word rests on.
     """
 
     verdict: str
     forgetting: str
     utility: str
     tau: float
+    stop: str
+    first: int
+    drawn: Drawn | None
     skipped: tuple[str, ...]
     refused: tuple[str, ...]
     numbers: Numbers
     attempt: tries.Try
+    process: processes.Process | None
 
 
 def checked(
     forget: Sequence[Row], retain: Sequence[Row] | None, source: Path
 ) -> dict[str, list[Row]]:
+    """The rows of both splits; raises a sentence where there is no forget question, or an id stands twice."""
     if not forget:
         raise BadFile(source, "holds no question", "Give one row per question of the forget set.")
     splits = {"forget": list(forget), "retain": list(retain or [])}
@@ -106,10 +148,35 @@ def evaluate(
     scratch: Path,
     page: bool,
     named: str,
+    key: Path | None = None,
 ) -> Evaluated:
-    """Sample, score and measure a model, with its artifacts in ``root`` and finished questions in ``scratch``.
+    """Sample, score and measure a model, with its artifacts in ``root``.
 
-    ``named`` is the name of the data on the ``page``, which is written where it is wanted.
+    Parameters
+    ----------
+    name
+        What the model is called on the page and in the rows.
+    source
+        A folder, a model in memory, or a server.
+    splits
+        The rows of the forget set, and of the retain set where there is one.
+    settings
+        All settings of an evaluation.
+    root
+        The folder of the artifacts, which this call holds alone.
+    scratch
+        The folder of finished questions, which are not drawn again.
+    page
+        Whether the page is wanted, and the tries and processes of the model are counted.
+    named
+        The name of the data on the page.
+    key
+        The opened key of drawn secrets, with the public record beside it.
+
+    Raises
+    ------
+    BadInput
+        If settings, rows or files are unusable, before any answer is drawn.
     """
     prompt = settings.prompt or default_prompt(source)
     params = params_of(settings, name, source, splits["forget"], prompt)
@@ -125,56 +192,199 @@ def evaluate(
             write_json(root / EVALUATED, _about(source, params))
         write_splits(splits, named, root / "dataset")
         attempt = tries.Try(1, params.metrics.alpha)
+        process = None
+        seed = _seed(params.sample, source, scratch)
         if page:  # a folder that ends with this call keeps no count
-            attempt = _begin(params, source, splits["forget"], scratch)
+            attempt = _begin(params, source, splits["forget"], seed)
+            if not isinstance(source, InMemory):
+                process = _process(params, name, source, splits["forget"], seed)
         # The stages' messages are for people; standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
-            answers = plural(params.sample.most, "answer")
+            answers = _announced(params.sample)
             questions = plural(len(splits["forget"]), "forget question")
             print(f"{name}: {answers} to each of {questions}; finished ones are in {scratch}")
+            _test_secrets(name, source, params, key, root)
             likelihood.run(name, params.sample, params.models[name], root, source=source)
-            sample.run(
-                name,
-                params.sample,
-                params.models[name],
-                root,
-                scratch=scratch,
-                source=source,
-                estimate=True,
-                parts=params.score.parts,
-            )
+            _draw(name, source, params, root, scratch)
+            on_traces = _word_on_traces(name, params, key, root)
             if isinstance(source, Endpoint) and settings.thinking is None:
-                params = _marked(params, root)
-            verdicts = scratch / "verdicts"
+                marked = _marked(params, root)
+                if marked is not params and params.sample.stop == "word":
+                    _draw(name, source, marked, root, scratch)  # the answers alone say what leaks
+                params = marked
+            verdicts = scratch / VERDICTS
             score.run(name, params.score, root, verdicts=verdicts, warned=["forget"])
             metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
-            report_params = params.report.model_copy(update={"look": attempt.number})
-            params = params.model_copy(update={"report": report_params})
+            if process is not None:
+                process = _counted(
+                    process,
+                    params,
+                    name,
+                    source,
+                    seed,
+                    root,
+                )
+            found = compare.of_evaluation(params, root, on_traces)
             if page:
                 report.run(params, root)
         run = load(params, root, {})
     (model,) = run.models
-    (standing,) = standings(run, findings(run))
-    tau = params.report.tau if standing.verdict is None else standing.verdict.tau
+    standing = Standing.of(Findings(tuple(found)), name)
+    tau = params.report.tau
+    drawn = None
+    if standing.verdict is not None:
+        tau = standing.verdict.tau
+        drawn = standing.verdict.drawn
     return Evaluated(
         verdict=standing.sentence,
         forgetting=standing.word,
         utility=standing.utility.word,
         tau=tau,
+        stop=params.sample.stop,
+        first=params.sample.at_first,
+        drawn=drawn,
         skipped=skipped,
-        refused=model.refused,
+        refused=model.refused or model.unlabelled,
         numbers=model.numbers,
         attempt=attempt,
+        process=process,
     )
 
 
-def _begin(
-    params: EvaluationParams, source: Origin, forget: Sequence[Row], scratch: Path
-) -> tries.Try:
+def _test_secrets(
+    name: str,
+    source: Origin,
+    params: EvaluationParams,
+    key: Path | None,
+    root: Path,
+) -> None:
+    """Write the twin test of the model where rows have twins; else remove an earlier one.
+
+    Words of an earlier call are removed. A seal that does not open is refused before any answer is drawn.
+    """
+    drawn = secrets_of(read_split("forget", root / "dataset"))
+    table.place(root, "compare", "models").unlink(missing_ok=True)
+    if not drawn:
+        earlier = (table.place(root, "twins", name), root / "twins" / f"{name}.parquet")
+        for path in earlier:
+            path.unlink(missing_ok=True)
+        return
+    settings = _twins(key)
+    traces.design_of(settings, drawn, root)
+    alpha = params.metrics.alpha
+    twins.run(
+        name,
+        settings,
+        alpha,
+        params.sample.prompt,
+        params.models[name],
+        root,
+        source,
+    )
+
+
+def _twins(key: Path | None) -> Twins:
+    """The settings of the twin test of a single model, which has no control."""
+    opened_key = None
+    if key is not None:
+        opened_key = str(key)
+    return Twins(control=None, key=opened_key)
+
+
+def _word_on_traces(
+    name: str, params: EvaluationParams, key: Path | None, root: Path
+) -> list[Result]:
+    """Return the word on a trace where rows have twins: by likelihoods, or by the answers of a server that states none."""
+    if not secrets_of(read_split("forget", root / "dataset")):
+        return []
+    results = table.read(root, [name])
+    return traces.words(
+        results,
+        [name],
+        _twins(key),
+        params.metrics.alpha,
+        models=1,
+        root=root,
+    )
+
+
+def _draw(
+    name: str,
+    source: Origin,
+    params: EvaluationParams,
+    root: Path,
+    scratch: Path,
+) -> None:
+    """Draw the answers that are not in ``scratch`` yet."""
+    sample.run(
+        name,
+        params.sample,
+        params.models[name],
+        root,
+        scratch=scratch,
+        source=source,
+        estimate=True,
+        parts=params.score.parts,
+        rule=_rule(params),
+    )
+
+
+def _announced(sample: SampleSettings) -> str:
+    """How many answers a question gets, in words."""
+    if sample.stop == "fixed":
+        return plural(sample.most, "answer")
+    return f"{plural(sample.at_first, 'answer')}, then up to {sample.most:,} until the word is certain,"
+
+
+def _rule(params: EvaluationParams) -> Rule | None:
+    """When the draws end: *forgot* or *leaks* is proved at alpha, by the scorer that says what a leak is."""
+    binary = params.metrics.binary
+    if params.sample.stop == "fixed" or binary is None:
+        return None
+    goal = math.log(1 / params.metrics.alpha)
+    return Rule(params.report.tau, goal, binary, params.score.params.get(binary))
+
+
+def _seed(sample: SampleSettings, source: Origin, scratch: Path) -> str:
+    """What names the draws of this call before any is drawn: equal names are the same draws.
+
+    A server draws other answers wherever those of an earlier call are gone, so its draws are named by a text beside them too.
+    """
+    if not isinstance(source, Endpoint):
+        return f"{sample.seed} {sample.engine}"
+    named = scratch / DRAWS
+    if not named.is_file():
+        write_text(named, secrets.token_hex(16))
+    return f"{sample.seed} {read_text(named)}"
+
+
+def _drawn_as(
+    root: Path,
+    name: str,
+    sample: SampleSettings,
+    source: Origin,
+    seed: str,
+) -> str:
+    """What names the draws of this call once they are drawn.
+
+    The engine "prefix" gives a number the same answer on each machine. With another engine a seed gives other answers: its
+    generator is that of the device, and "transformers" draws rows of a call together.
+    """
+    engine = read_artifact(root / "generations" / name / "about.json")["engine"]
+    if isinstance(source, Endpoint):
+        return seed
+    if engine == "prefix":
+        return str(sample.seed)
+    from lethe.sampling.transformers_engine import PIECE
+
+    rows = min(sample.max_rows, sample.batch, PIECE)
+    return f"{sample.seed} {engine} {resolve_device('auto').type} {rows}"
+
+
+def _begin(params: EvaluationParams, source: Origin, forget: Sequence[Row], seed: str) -> tries.Try:
     """The try of these draws, written before any answer is drawn; draws of another seed or number are another try.
 
-    A model in memory is always new. A server draws other answers wherever those of an earlier call are gone, so the draws of
-    a server are named by a text beside its answers.
+    A model in memory is always new.
     """
     alpha = params.metrics.alpha
     if isinstance(source, InMemory):
@@ -183,71 +393,158 @@ def _begin(
     law = {name: value for name, value in settings.items() if name not in COUNTED}
     # An edited file of prompts is another test, and a moved one is the same.
     language = law.pop("language")
+    if language is not None:
+        language = place_of(language)
     law["prompt"] = _prompt_text(params.sample.prompt)
-    model = content(source, language=None if language is None else Path(language))
-    tested = ["eval", model, [dict(row) for row in forget], law]
+    model = content(source, language=language)
+    questions = [dict(row) for row in forget]
+    tested = ["eval", model, questions, law]
     draws: list[object] = [settings]
     if isinstance(source, Endpoint):
-        named = scratch / DRAWS
-        if not named.is_file():
-            write_text(named, secrets.token_hex(16))
-        draws.append(read_text(named))
+        draws.append(seed)
     return tries.begin(tested, draws, alpha)
 
 
+def _process(
+    params: EvaluationParams,
+    name: str,
+    source: Origin,
+    forget: Sequence[Row],
+    seed: str,
+) -> processes.Process:
+    """The process of this model, tokenizer, drawing law, questions and scorer, in which this call's draws are now begun.
+
+    A server may answer with other weights under the same name, so its process ends with the answers that the folder keeps.
+    """
+    independent = params.sample.model_copy(update={"stream": "independent"})
+    drawn_from = stream_of(source, independent, params.models[name])
+    scoring = params.score.model_dump(mode="json", include={"scorers", "keyword_match", "parts"})
+    questions = [dict(row) for row in forget]
+    model = content(source)  # the template of a chat is the tokenizer's
+    tested: list[object] = [
+        "eval",
+        model,
+        drawn_from,
+        questions,
+        params.metrics.binary,
+        scoring,
+        RULE,
+    ]
+    if isinstance(source, Endpoint):
+        _, _, server = seed.partition(" ")
+        tested.append(server)
+    return processes.begin(tested, seed, params.sample.most, rule=_stopping(params))
+
+
+def _stopping(params: EvaluationParams) -> str:
+    """What may stop the draws of a question before the largest number of answers; empty where nothing does."""
+    if params.sample.stop == "fixed":
+        return ""
+    return f"word at tau {params.report.tau}, alpha {params.metrics.alpha}"
+
+
+def _counted(
+    process: processes.Process,
+    params: EvaluationParams,
+    name: str,
+    source: Origin,
+    seed: str,
+    root: Path,
+) -> processes.Process:
+    """The process with the counts of this call. Draws of which nothing may be claimed stay out, in later calls too."""
+    counts: dict[str, processes.Drawn] = {}
+    if not reasons_of(table.read(root, [name]).model(name)):
+        counts = _counts(root, name)
+    drawn_as = _drawn_as(root, name, params.sample, source, seed)
+    return process.with_counts(seed, counts, params.sample.most, _stopping(params), drawn_as)
+
+
+def _counts(root: Path, name: str) -> dict[str, processes.Drawn]:
+    """The leaks that the 0/1 scorer found in all sampled answers to each question."""
+    counts = {}
+    rows = table.read(root, [name]).rows(name)
+    for item, row in counted_rows(rows, ("anytime", "sampled")).items():
+        facts = row.facts
+        counts[item] = processes.Drawn(facts["leaks"], facts["n"], facts.get("missing") or 0)
+    return counts
+
+
 class Interrupted(LetheError):
+    """Somebody stopped the evaluation; ``answers`` is the folder of the finished questions."""
+
     exit_status = 130  # 128 and the number of SIGINT
 
     def __init__(self, answers: Path):
-        finished = len(list(answers.rglob("*.json")))
-        super().__init__(
-            f"Stopped; {plural(finished, 'finished question')} kept. The same command draws the others."
-        )
+        kept = [place for place in answers.rglob("*.json") if VERDICTS not in place.parts]
+        finished = plural(len(kept), "finished question")
+        super().__init__(f"Stopped; {finished} kept. The same command draws the others.")
 
 
 @contextlib.contextmanager
 def _place(root: Path, scratch: Path) -> Iterator[None]:
     """Hold the folder ``root``; refused input leaves no new folder behind."""
-    new, remedy = not root.exists(), "Wait for it, or give this one a name of its own (--name)."
+    is_new = not root.exists()
+
+    def occupied(pid: str) -> LetheError:
+        remedy = "Wait for it, or give this one a name of its own (--name)."
+        return LetheError(f"Another evaluation (process {pid}) works in {root}. {remedy}")
+
     try:
-        with alone(
-            root / ".lock",
-            lambda pid: LetheError(f"Another evaluation (process {pid}) works in {root}. {remedy}"),
-        ):
+        with alone(root / ".lock", occupied):
             yield
     except BadInput:
-        if new and not any(scratch.rglob("*.json")):
+        has_answers = any(scratch.rglob("*.json"))
+        if is_new and not has_answers:
             shutil.rmtree(root, ignore_errors=True)
         raise
 
 
 def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, object]:
     """The model folder, the content of the prompt template (or the word "chat"), and how answers are scored."""
+    place = str(source) if isinstance(source, Endpoint) else str(source.resolve())
+    score = params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
+    if params.score.parts is not None:
+        score["thinking"] = params.score.parts.thinking
     return {
         "schema": SCHEMA_VERSION,
-        "model": str(source if isinstance(source, Endpoint) else source.resolve()),
+        "model": place,
         "prompt": _prompt_text(params.sample.prompt),
-        "score": params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
-        | ({} if params.score.parts is None else {"thinking": params.score.parts.thinking}),
+        "score": score,
         "normalisation": RULE,
     }
 
 
 def _prompt_text(prompt: str) -> str:
+    """The content of a prompt file, or the word that stands for a template."""
     place = Path(prompt)
-    return place.read_text(encoding="utf-8") if place.is_file() else prompt
+    if not place.is_file():
+        return prompt
+    return place.read_text(encoding="utf-8")
 
 
 def evaluated_model(root: Path) -> str | None:
+    """The model of which a folder has the evaluation; None where the folder does not say."""
     path = root / EVALUATED
-    return read_artifact(path)["model"] if path.is_file() else None
+    if not path.is_file():
+        return None
+    model: str = read_artifact(path)["model"]
+    return model
 
 
 def _check_files(
     settings: EvaluationSettings, name: str, forget: Sequence[Row], params: EvaluationParams
 ) -> None:
+    """Raises a sentence where a file that the evaluation reads late is unusable: prompts, calibration, labels."""
     if params.sample.language is not None:
-        as_json(read_language(params.sample.language), forget)
+        described = as_json(read_language(params.sample.language), forget)
+        wordings = plural(len(described["productions"]), "wording")
+        tell(
+            f"{params.sample.language}: each answer is to a random one of {wordings}. Bounds and word cover this "
+            "distribution of wordings, and no single wording."
+        )
+        for choice, count in described["left_out"].items():
+            without = plural(count, "question")
+            tell(f"Left out: {choice}, for {without} whose answer or keyword its words hold.")
     if settings.calibration is not None:
         needed = "left out where no forget question has keywords"
         check(params.metrics.binary is not None, "calibration", settings.calibration, needed)
@@ -263,7 +560,7 @@ def _check_files(
 
 
 def _fitting(
-    source: Origin, splits: Mapping[str, list[Row]], sample: Sample, skip: bool
+    source: Origin, splits: Mapping[str, list[Row]], sample: SampleSettings, skip: bool
 ) -> tuple[dict[str, list[Row]], tuple[str, ...]]:
     """The rows whose prompts the model's context holds, and the ids of the others; without ``skip`` these are refused.
 
@@ -272,77 +569,108 @@ def _fitting(
     if isinstance(source, Endpoint):
         return dict(splits), ()
     described = Model.of(source)
-    encoder, context = Encoder(described.tokenizer, sample.prompt), described.context
+    context = described.context
     if context is None:
         return dict(splits), ()
-    turns = defaultdict(list, {row["id"]: row.get("followups") or [] for row in splits["forget"]})
-    lengths = {
-        row["id"]: len(_last_prompt(encoder, row, turns[row["id"]]))
-        for row in chain(*splits.values())
-    }
-    long = tuple(name for name, length in lengths.items() if length >= context)
+    encoder = Encoder(described.tokenizer, sample.prompt)
+    asked: dict[str, list[Row]] = {}
+    long: dict[str, int] = {}  # tokens of the questions that the context cannot hold
+    least: _Room | None = None
+    for split, rows in splits.items():
+        asked[split] = []
+        for row in rows:
+            turns = _followups(row) if split == "forget" else ()
+            tokens = len(_last_prompt(encoder, row, turns))
+            if tokens >= context:
+                long[row["id"]] = tokens
+                continue
+            asked[split].append(row)
+            room = _Room((context - tokens) // (1 + len(turns)), row["id"], tokens)
+            if least is None or room.answer < least.answer:
+                least = room
+
     if long and not skip:
-        more = f" and {len(long) - 1} more" if len(long) > 1 else ""
+        first = next(iter(long))
+        more = ""
+        if len(long) > 1:
+            more = f" and {len(long) - 1} more"
         raise BadInput(
-            f"Question {long[0]!r}{more}: got {lengths[long[0]]} tokens, the model's context is {context}. Shorten the text, "
+            f"Question {first!r}{more}: got {long[first]} tokens, the model's context is {context}. Shorten the text, "
             "or leave such questions out (--skip-too-long)."
         )
-    asked = {
-        split: [row for row in rows if row["id"] not in long] for split, rows in splits.items()
-    }
-    if not asked["forget"]:
+    if not asked["forget"] or least is None:
         raise BadInput(
             f"Every forget question has more tokens than the model's context of {context}: none is left."
         )
     if long:
         tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
-    rooms = {
-        name: (context - lengths[name]) // (1 + len(turns[name]))
-        for name in lengths
-        if name not in long
-    }
-    longest = min(rooms, key=rooms.__getitem__)
-    if (room := rooms[longest]) < sample.longest:
-        legal = f"at most {room}: the model's context is {context} tokens and question {longest!r} has {lengths[longest]}"
+    if least.answer < sample.longest:
+        legal = (
+            f"at most {least.answer}: the model's context is {context} tokens and question {least.question!r} has "
+            f"{least.tokens}"
+        )
         raise BadValue("max_new_tokens", sample.longest, legal)
-    return asked, long
+    return asked, tuple(long)
+
+
+class _Room(NamedTuple):
+    """How many tokens an answer to a question may have, so that the last prompt and its answer fit."""
+
+    answer: int
+    question: str
+    tokens: int  # of the last prompt, without the answers before it
+
+
+def _followups(row: Row) -> Sequence[str]:
+    return row.get("followups") or []
 
 
 def _last_prompt(encoder: Encoder, row: Row, followups: Sequence[str]) -> tuple[int, ...]:
-    questions: list[Asked] = [row, *(Asked(question=text) for text in followups)]
-    return encoder.conversation(
-        questions[-1], before=[(question, "") for question in questions[:-1]]
-    )
+    """The tokens of the last prompt of a conversation, whose answers are empty."""
+    questions: list[Asked] = [row]
+    for text in followups:
+        questions.append(Asked(question=text))
+    *earlier, last = questions
+    return encoder.conversation(last, before=[(question, "") for question in earlier])
 
 
 def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationParams:
     """The params with the marks of thinking: those given, else those of the chat template."""
-    tokenizer, score = tokenizer_of(source), params.score
-    parts = score.parts or (marks_of(tokenizer) if params.sample.prompt == CHAT else None)
+    tokenizer = tokenizer_of(source)
+    parts = params.score.parts
+    if parts is None and params.sample.prompt == CHAT:
+        parts = marks_of(tokenizer)
     if parts is None:
         return params
-    if lost := set(parts.thinking) & set(tokenizer.all_special_tokens):
+    lost = set(parts.thinking) & set(tokenizer.all_special_tokens)
+    if lost:
         raise BadInput(
             f"The tokenizer drops {', '.join(sorted(lost))} from texts, so thinking cannot be told from answers."
         )
     prompt = Encoder(tokenizer, params.sample.prompt).text({"question": "?"})
-    parts = parts.model_copy(update={"opened": prompt.rstrip().endswith(parts.thinking[0])})
-    return params.model_copy(update={"score": score.model_copy(update={"parts": parts})})
+    opening, _ = parts.thinking
+    opened = prompt.rstrip().endswith(opening)
+    return _with_parts(params, parts.model_copy(update={"opened": opened}))
+
+
+def _with_parts(params: EvaluationParams, parts: Parts) -> EvaluationParams:
+    score = params.score.model_copy(update={"parts": parts})
+    return params.model_copy(update={"score": score})
 
 
 def _marked(params: EvaluationParams, root: Path) -> EvaluationParams:
     """The params with the marks of thinking that a server's answers have."""
-    for table in sorted((root / "generations").glob("*/forget.parquet")):
-        texts = [
-            text
-            for part in read_parts(table, ["prompt_id", "text"])
-            for text in part["text"].dropna()
-        ]
-        marks = next((marks for marks in MARKS if any(marks[1] in text for text in texts)), None)
-        if marks:  # where no text has the first one, the prompt opens each thinking
-            opened = not any(marks[0] in text for text in texts if marks[1] in text)
-            score = params.score.model_copy(update={"parts": Parts(thinking=marks, opened=opened)})
-            return params.model_copy(update={"score": score})
+    for path in sorted((root / "generations").glob("*/forget.parquet")):
+        texts: list[str] = []
+        for part in read_parts(path, ["prompt_id", "text"]):
+            texts.extend(part["text"].dropna())
+        for marks in MARKS:
+            opening, ending = marks
+            thinking = [text for text in texts if ending in text]
+            if thinking:
+                # where no text has the first mark, the prompt opens each thinking
+                opened = not any(opening in text for text in thinking)
+                return _with_parts(params, Parts(thinking=marks, opened=opened))
     return params
 
 
@@ -352,33 +680,42 @@ def _within(
     """The params with as many rows in flight as the memory holds, if the longest question is asked in each."""
     if not isinstance(source, (Path, InMemory)):
         return params
-    encoder, sample = Encoder(tokenizer_of(source), params.sample.prompt), params.sample
-    longest = max(
-        len(_last_prompt(encoder, row, turns)) + (1 + len(turns)) * sample.longest
-        for row in chain(*splits.values())
-        for turns in [row.get("followups") or []]
-    )
+    sample = params.sample
+    encoder = Encoder(tokenizer_of(source), sample.prompt)
+    longest = 0
+    for row in chain(*splits.values()):
+        turns = _followups(row)
+        tokens = len(_last_prompt(encoder, row, turns)) + (1 + len(turns)) * sample.longest
+        longest = max(longest, tokens)
     rows = rows_within(memory, source, longest, sample.dtype)
-    return params.model_copy(
-        update={"sample": sample.model_copy(update={"max_rows": min(rows, sample.max_rows)})}
-    )
+    sample = sample.model_copy(update={"max_rows": min(rows, sample.max_rows)})
+    return params.model_copy(update={"sample": sample})
 
 
 def _check_draws(params: EvaluationParams) -> None:
-    most, tau, level = params.sample.most, params.report.tau, level_of(params.metrics.alpha)
-    if params.metrics.binary and binary_lower(most, most, level) <= tau < binary_upper(
-        0, most, level
-    ):
-        least = next(n for n in range(most + 1, most + 1000) if binary_lower(n, n, level) > tau)
-        raise BadValue(
-            "n", most, f"at least {least}: with fewer answers each model stays open at tau {tau:g}"
-        )
+    """Refuse a number of answers with which no answers at all would earn a word."""
+    if params.metrics.binary is None:
+        return
+    most = params.sample.most
+    tau = params.report.tau
+    goal = math.log(1 / params.metrics.alpha)
+    if is_reached(float(log_below(0, most, tau)), goal):
+        return
+    least = 1
+    while not is_reached(float(log_above(least, least, tau)), goal):
+        least += 1
+    if most < least:
+        name = "n" if params.sample.stop == "fixed" else "answers_at_most"
+        legal = f"at least {least}: with fewer answers each model stays open at tau {tau:g}"
+        raise BadValue(name, most, legal)
 
 
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
+    """Say what of the questions no number will be about."""
     for sentence in rouge.doubts(forget):
         tell(sentence)
-    if warning := doubt(params):
+    warning = doubt(params)
+    if warning:
         tell(warning)
     without = [row["id"] for row in forget if not row.get("keywords")]
     if without and params.metrics.binary == "keyword_leak":
@@ -391,7 +728,11 @@ def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
 
 
 def params_of(
-    settings: EvaluationSettings, name: str, source: Origin, forget: Sequence[Row], prompt: str
+    settings: EvaluationSettings,
+    name: str,
+    source: Origin,
+    forget: Sequence[Row],
+    prompt: str,
 ) -> EvaluationParams:
     """All parameters of an evaluation: the settings, and what model and questions decide where a setting is None."""
     scorer = settings.scorer
@@ -405,10 +746,22 @@ def params_of(
         binary = ABOVE
         scorers.append({ABOVE: {"scorer": scorer, "above": settings.above}})
 
+    leak = METRICS.leak
+    if settings.judge is not None:
+        judge, judging = settings.judge
+        scorers.append({judge: judging})
+        if is_binary(judge, {judge: judging}):
+            binary = judge
+        else:
+            leak = judge
+            binary = None
+
     model: dict[str, object] = {"path": str(source)}
     if isinstance(source, Endpoint):
         model = {"path": SERVED, "served": source}
-    drawing = Sample(
+    has_followups = any(row.get("followups") for row in forget)
+    number = _number_of_answers(settings, binary, has_followups)
+    drawing = SampleSettings(
         temperature=settings.temperature,
         top_p=settings.top_p,
         top_k=settings.top_k,
@@ -418,14 +771,18 @@ def params_of(
         prompt=prompt,
         seed=settings.seed,
         language=settings.language,
-        n=settings.n,
-        utility_n=min(settings.n, SAMPLE.utility_n),
+        stop=number.stop,
+        first=number.first,
+        n=number.most,
+        utility_n=min(number.first, SAMPLE.utility_n),
         dtype=settings.dtype,
     )
+    calibration = settings.calibration if binary else None
     measuring = Metrics(
         alpha=settings.alpha,
+        leak=leak,
         binary=binary,
-        calibration=settings.calibration if binary else None,
+        calibration=calibration,
         labels=LabelsByAPerson(folder=settings.labels),
     )
     try:
@@ -441,3 +798,44 @@ def params_of(
             raise
         remedy = "The default is the name of the model folder; --name gives another."
         raise BadValue("name", error.got, error.legal, remedy) from None
+
+
+@dataclass(frozen=True)
+class _Number:
+    """How many answers a forget question gets: ``first`` in any case, and up to ``most`` until the word is certain."""
+
+    stop: Literal["fixed", "word"]
+    first: int
+    most: int
+
+
+def _number_of_answers(
+    settings: EvaluationSettings, binary: str | None, has_followups: bool
+) -> _Number:
+    """As many as the word takes, unless a number was given or no sequence of answers decides it."""
+    most = settings.answers_at_most
+    why = _why_fixed(settings, binary, has_followups)
+    if why is None:
+        cap = MOST_ANSWERS if most is None else most
+        return _Number("word", first=min(FIRST_ANSWERS, cap), most=cap)
+    legal = f"left out: {why}, and the number of answers is fixed"
+    check(most is None, "answers_at_most", most, legal)
+    n = SAMPLE.most if settings.n is None else settings.n
+    return _Number("fixed", first=n, most=n)
+
+
+def _why_fixed(settings: EvaluationSettings, binary: str | None, has_followups: bool) -> str | None:
+    """Why the number of answers is fixed before they are drawn; None where the word may decide it."""
+    if settings.n is not None:
+        return "n is given"
+    if settings.judge is not None:
+        return "a judge reads the answers after they are drawn"
+    if binary is None:
+        return "no question has keywords, so that an answer is neither a leak nor none"
+    if settings.language is not None:
+        return "a language of prompts is asked"
+    if has_followups:
+        return "a question has followups"
+    if settings.calibration is not None:
+        return "a calibration corrects the word"
+    return None

@@ -18,15 +18,17 @@ from lethe.config.measuring import (
     Endpoint,
     Exact,
     Exploring,
-    Model,
-    Sample,
+    ModelEntry,
+    SampleSettings,
     Threshold,
 )
 from lethe.errors import BadInput, plural
 from lethe.identity import module_of
-from lethe.io.artifacts import Row, read_split
-from lethe.models.checkpoints import Source, default_prompt, prepare_torch
+from lethe.io.artifacts import Row, read_split, version_of_questions
+from lethe.models.checkpoints import Source, content, default_prompt, prepare_torch
 from lethe.models.encoding import CHAT
+from lethe.models.endpoint_client import Client
+from lethe.models.endpoint_client import run as finish
 from lethe.progress import duration, tell
 from lethe.registry import SCORERS
 from lethe.results import table
@@ -37,13 +39,11 @@ from lethe.sampling import engine
 from lethe.sampling.answer_tree import Effort, Law, TreeQuestion, enumerate_answers
 from lethe.sampling.answer_tree.asking import Asker, check_scorer, leak_of, rule_of
 from lethe.sampling.endpoint import show_probes, time_of
-from lethe.sampling.endpoint_client import Client
-from lethe.sampling.endpoint_client import run as finish
 from lethe.sampling.endpoint_probes import Probe, identity, probe
 from lethe.sampling.endpoint_tree import TOP, Walker
 from lethe.scoring.parts import marks_of
 from lethe.scoring.typography import RULE
-from lethe.statistics.leak_trees import AnswerTree, Certificates, How
+from lethe.statistics.leak_trees import AnswerTree, Certificates, How, Version
 
 if TYPE_CHECKING:
     from lethe.sampling.predictor import ModelPredictor
@@ -76,7 +76,10 @@ class NoBounds(BadInput):
 
 
 def nothing_to_judge(rows: int, scorer: str) -> NoBounds:
-    why = ": none has keywords" if scorer == "keyword_leak" else ""
+    """The refusal of ``rows`` questions of which the scorer can judge none."""
+    why = ""
+    if scorer == "keyword_leak":
+        why = ": none has keywords"
     return NoBounds(
         f"None of {plural(rows, 'question')} can be judged by {scorer}{why}. Give keywords, or another scorer "
         "(exact_match, rouge_l)."
@@ -86,49 +89,59 @@ def nothing_to_judge(rows: int, scorer: str) -> NoBounds:
 def run(
     name: str,
     exact: Exact | None,
-    sample: Sample,
-    model: Model,
+    sample: SampleSettings,
+    model: ModelEntry,
     keyword_match: Literal["word", "substring"],
     root: Path = Path("data"),
 ) -> None:
     """Write ``root/results/exact/name.parquet``; where there are no bounds it has one row, the reason."""
-    certificates, reason = None, "exact is null"
+    certificates = None
+    reason = "exact is null"
     if exact is not None and model.served:
         reason = "a served model has no weights here, and lethe exact --endpoint walks what its server states"
     elif exact is not None:
         rows = read_split("forget", root / "dataset")
+        settings = of_params(exact, sample, model, keyword_match)
         try:
-            settings = of_params(exact, sample, model, keyword_match)
             certificates = certify(name, Path(model.path), rows, settings, engine.SCRATCH)
         except (NoBounds, engine.NoKeys) as refusal:
             reason = str(refusal)
-    without = [table.result(name, "model", "queried", "exact", text=reason)]
-    table.write(
-        table.place(root, "exact", name), rows_of(certificates) if certificates else without
-    )
-    print(
-        f"{name}: {' '.join(certificates.sentences()[:3]) if certificates else f'no exact bounds: {reason}'}"
-    )
+
+    place = table.place(root, "exact", name)
+    if certificates is None:
+        table.write(place, [table.result(name, "model", "queried", "exact", text=reason)])
+        print(f"{name}: no exact bounds: {reason}")
+        return
+    of = Version(content(Path(model.path)), version_of_questions(root / "dataset"))
+    table.write(place, rows_of(replace(certificates, of=of)))
+    print(f"{name}: {' '.join(certificates.sentences()[:3])}")
 
 
 def of_params(
-    exact: Exact, sample: Sample, model: Model, keyword_match: Literal["word", "substring"]
+    exact: Exact,
+    sample: SampleSettings,
+    model: ModelEntry,
+    keyword_match: Literal["word", "substring"],
 ) -> ExactSettings:
+    """The settings of exact bounds of a pipeline's model, which draws as its samples are drawn."""
     names = (*Drawing.model_fields, "prompt", "dtype", "max_rows")
+    drawn_as = {name: getattr(sample, name) for name in names}  # no other setting is read
     return ExactSettings(
         **exact.model_dump(),
-        **{name: getattr(sample, name) for name in names},
+        **drawn_as,
         adaptive_threshold=model.adaptive_threshold,
         keyword_match=keyword_match,
     )
 
 
 def refuse_turns(rows: Sequence[Row]) -> None:
-    if talking := next((row["id"] for row in rows if row.get("followups")), None):
-        raise NoBounds(
-            f"Exact bounds read one answer, and question {talking!r} has follow-up questions: sample it (lethe eval), or "
-            "leave out followups."
-        )
+    """Raises `NoBounds` where a question has follow-up questions."""
+    for row in rows:
+        if row.get("followups"):
+            raise NoBounds(
+                f"Exact bounds read one answer, and question {row['id']!r} has follow-up questions: sample it "
+                "(lethe eval), or leave out followups."
+            )
 
 
 def certify(
@@ -139,40 +152,62 @@ def certify(
     scratch: Path | None = None,
     estimate: bool = False,
 ) -> Certificates:
-    """The answer tree of each question; ``estimate`` prints time and memory beforehand, from a pilot."""
+    """The answer tree of each question.
+
+    Parameters
+    ----------
+    name
+        The model, as the rows call it.
+    source
+        The folder of the model, or the model in memory.
+    rows
+        The questions; those that the scorer cannot judge are skipped.
+    settings
+        The drawing law, the scorer, and how much is explored and sampled.
+    scratch
+        A folder for finished questions, which are not computed again; None keeps none.
+    estimate
+        Whether to print time and memory beforehand, from a pilot.
+
+    Raises
+    ------
+    NoBounds
+        If the model or its questions have no exact bounds.
+    """
     from lethe.sampling.predictor import ModelPredictor, measured_allowance
 
     refuse_turns(rows)
-    effort = Effort(**{name: getattr(settings, name) for name in Exploring.model_fields})
     check_scorer(settings.scorer, settings.above)
     prepare_torch()
     options = engine.Options(dtype=settings.dtype, max_rows=settings.max_rows)
     predictor = ModelPredictor(source, options, settings.memory * MIB)
-    law = Law(predictor.checkpoint.end_ids, **{name: getattr(settings, name) for name in LAW})
-    asker = Asker(
-        predictor.checkpoint, settings.prompt or default_prompt(source), settings.keyword_match
-    )
-    if asker.encoder.template == CHAT and marks_of(asker.tokenizer):
-        raise NoBounds(
-            "Exact bounds cannot tell thinking from the answer, and this model's chat template has thinking: sample it "
-            "(lethe eval), or name a prompt file."
-        )
-    if ends := predictor.checkpoint.end_texts:
-        raise NoBounds(
-            f"Exact bounds read an answer up to a single token that ends it, and this model ends a turn with {ends[0]!r}, "
-            "which is several tokens: sample it (lethe eval)."
-        )
-    asked = {row["id"]: asker.ask(row, settings.scorer, settings.above) for row in rows}
-    questions = [question for question in asked.values() if question is not None]
+    checkpoint = predictor.checkpoint
+    prompt = settings.prompt or default_prompt(source)
+    asker = Asker(checkpoint, prompt, settings.keyword_match)
+    _check_ends(asker, checkpoint.end_texts)
+
+    questions: list[TreeQuestion] = []
+    judged: list[Row] = []
+    skipped: list[str] = []
+    for row in rows:
+        question = asker.ask(row, settings.scorer, settings.above)
+        if question is None:
+            skipped.append(row["id"])
+            continue
+        questions.append(question)
+        judged.append(row)
     if not questions:
         raise nothing_to_judge(len(rows), settings.scorer)
     prompts = [engine.Prompt(question.question_id, question.prompt) for question in questions]
     drawn = engine.Settings(n=1, max_new_tokens=settings.max_new_tokens)
-    engine.check_prompts(prompts, drawn, predictor.checkpoint.context, predictor.vocabulary)
+    engine.check_prompts(prompts, drawn, checkpoint.context, predictor.vocabulary)
+
+    effort = Effort(**settings.model_dump(include=set(Exploring.model_fields)))
+    law = Law(checkpoint.end_ids, **settings.model_dump(include=set(LAW)))
     starts = [np.array(question.prompt) for question in questions]
-    how = _how(
-        settings, predictor.dtype, measured_allowance(predictor, starts, settings.max_new_tokens)
-    )
+    allowance = measured_allowance(predictor, starts, settings.max_new_tokens)
+    how = _how(settings, predictor.dtype, allowance)
+    keys = [[question.question_id, question.prompt, question.seeds] for question in questions]
     finished = engine.finished_of(
         scratch,
         source,
@@ -181,30 +216,70 @@ def certify(
         settings=[law, effort, how, predictor.forward.device.type],
         scorer=[settings.scorer, settings.above, settings.keyword_match, RULE],
         room=[settings.memory, settings.max_rows],
-        questions=[
-            [question.question_id, question.prompt, question.seeds] for question in questions
-        ],
-        rows=[dict(row) for row in rows if asked[row["id"]] is not None],
+        questions=keys,
+        rows=[dict(row) for row in judged],
     )
     if estimate and settings.rows * len(questions) >= WORTH:
         _announce(predictor, questions, settings)
-    trees = tuple(
-        enumerate_answers(
-            questions, law, predictor, effort, how.logit_allowance, finished, label=f"exact {name}"
-        )
+    trees = enumerate_answers(
+        questions,
+        law,
+        predictor,
+        effort,
+        how.logit_allowance,
+        finished,
+        label=f"exact {name}",
     )
+    certificates = Certificates(name, tuple(trees), how, settings.tau, tuple(skipped))
     finished.clear()
-    skipped = tuple(key for key, question in asked.items() if question is None)
-    return Certificates(name, trees, how, settings.tau, skipped)
+    return certificates
+
+
+def _check_ends(asker: Asker, end_texts: Sequence[str]) -> None:
+    """Raises `NoBounds` where an answer does not begin with the first token, or does not end with a single one."""
+    if asker.encoder.template == CHAT and marks_of(asker.tokenizer):
+        raise NoBounds(
+            "Exact bounds cannot tell thinking from the answer, and this model's chat template has thinking: sample it "
+            "(lethe eval), or name a prompt file."
+        )
+    if end_texts:
+        raise NoBounds(
+            "Exact bounds read an answer up to a single token that ends it, and this model ends a turn with "
+            f"{end_texts[0]!r}, which is several tokens: sample it (lethe eval)."
+        )
 
 
 def certify_served(
-    name: str, endpoint: Endpoint, rows: Sequence[Row], settings: ExactSettings, most: int
+    name: str,
+    endpoint: Endpoint,
+    rows: Sequence[Row],
+    settings: ExactSettings,
+    most: int,
 ) -> Certificates:
-    """The certain ends of each question of a served model, with at most ``most`` requests for one.
+    """The certain ends of each question of a served model.
 
     The ends are about a server whose answers come as often as it states, so it is probed before the walk as it is before
     draws, and its first steps are read again after it; a failed probe refuses every end.
+
+    Parameters
+    ----------
+    name
+        The model, as the rows call it.
+    endpoint
+        The server and its limits.
+    rows
+        The questions; those that the scorer cannot judge are skipped.
+    settings
+        The scorer and the level; the drawing law must be that of the server.
+    most
+        The largest number of requests for a question.
+
+    Raises
+    ------
+    BadInput
+        If the settings are none that a server states.
+    NoBounds
+        If the questions have no exact bounds.
     """
     refuse_turns(rows)
     check_scorer(settings.scorer, settings.above)
@@ -212,11 +287,17 @@ def certify_served(
         raise BadInput(
             "A server states its probabilities at temperature 1 without cuts: leave out temperature, top_p, top_k."
         )
-    rules = [rule_of(row, settings.scorer, settings.above, settings.keyword_match) for row in rows]
-    questions = [(row, rule) for row, rule in zip(rows, rules, strict=True) if rule is not None]
+    questions = []
+    skipped = []
+    for row in rows:
+        rule = rule_of(row, settings.scorer, settings.above, settings.keyword_match)
+        if rule is None:
+            skipped.append(row["id"])
+        else:
+            questions.append((row, rule))
     if not questions:
         raise nothing_to_judge(len(rows), settings.scorer)
-    drawing = settings.max_new_tokens, settings.alpha, settings.queries
+    drawing = (settings.max_new_tokens, settings.alpha, settings.queries)
     prompt = settings.prompt or CHAT
     hasty = endpoint.model_copy(update={"timeout": min(endpoint.timeout, STEP_SECONDS)})
 
@@ -226,7 +307,10 @@ def certify_served(
             walker = Walker(client, prompt)
             await walker.ids(rows[0])  # a server that cannot be walked says so before the probes
             probes = await probe(Client(hasty, chat=prompt == CHAT))
-            trees = [await walker.tree(row, rule, most, *drawing) for row, rule in questions]
+            trees = []
+            for row, rule in questions:
+                tree = await walker.tree(row, rule, most, *drawing)
+                trees.append(tree)
             drift = await walker.drift()
             walker.models.update(probes.models)
             return tuple(trees), (*probes.tried, identity(walker.models), drift)
@@ -234,28 +318,36 @@ def certify_served(
     began = time.time()
     trees, probes = finish(walk())
     show_probes(probes)
-    failed = failed_of(asdict(one) for one in probes)
+    requests = sum(tree.rows for tree in trees)
     note = (
         f"Every end is as the server at {endpoint.endpoint} states its probabilities, served between {time_of(began)} and "
-        f"{time_of(time.time())}: {sum(tree.rows for tree in trees):,} requests. It names at most {TOP} tokens a step, so an "
+        f"{time_of(time.time())}: {requests:,} requests. It names at most {TOP} tokens a step, so an "
         "upper end is 1 minus the clean mass that was walked."
     )
     how = replace(_how(settings, "as served", 0.0), adaptive_threshold=None, note=note)
-    skipped = tuple(
-        sorted(row["id"] for row, rule in zip(rows, rules, strict=True) if rule is None)
-    )
+    failed = failed_of(map(asdict, probes))
     refused = refusals(Known(failed_probes_of_walk=failed))
-    return Certificates(name, trees, how, settings.tau, skipped, tuple(refused))
+    return Certificates(
+        name,
+        trees,
+        how,
+        settings.tau,
+        tuple(sorted(skipped)),
+        tuple(refused),
+    )
 
 
 def _announce(
     predictor: ModelPredictor, questions: Sequence[TreeQuestion], settings: ExactSettings
 ) -> None:
-    prompt = np.tile(np.array(questions[len(questions) // 2].prompt), (PILOT, 1))
+    """Say what the trees will take, by the time of `PILOT` rows of the question in the middle."""
+    middle = questions[len(questions) // 2]
+    prompt = np.tile(np.array(middle.prompt), (PILOT, 1))
     predictor.begin(prompt, prompt.shape[1] + settings.max_new_tokens)
     begun = time.perf_counter()
     predictor.step(prompt[:, -1])
-    seconds = (time.perf_counter() - begun) / PILOT * settings.rows * len(questions)
+    seconds_a_row = (time.perf_counter() - begun) / PILOT
+    seconds = seconds_a_row * settings.rows * len(questions)
     tell(
         f"{plural(len(questions), 'question')} of about {settings.rows:,} rows take about {duration(seconds)} and beside "
         f"the model at most {settings.memory:,} MiB of memory (a pilot of {PILOT} rows)."
@@ -263,12 +355,19 @@ def _announce(
 
 
 def _how(settings: ExactSettings, dtype: str, measured: float) -> How:
+    """How the trees are asked for; ``measured`` is the largest error of a logit, which bounds in float32 allow for."""
     note = ""
+    allowance = measured
     if dtype != "float32":
+        allowance = 0.0
         note = (
             f"The model computes in {dtype}: every bound is about the probabilities as computed here, whose logits "
             f"differ by up to {measured:.2g} between batches of other sizes."
         )
-    drawing = {name: getattr(settings, name) for name in LAW}
-    leak, allowance = leak_of(settings.scorer, settings.above), 0.0 if note else measured
-    return How(leak=leak, **drawing, dtype=dtype, logit_allowance=allowance, note=note)
+    return How(
+        leak=leak_of(settings.scorer, settings.above),
+        **settings.model_dump(include=set(LAW)),
+        dtype=dtype,
+        logit_allowance=allowance,
+        note=note,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from operator import itemgetter
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.measuring import Extract, ExtractSettings, Model, Sample
+from lethe.config.measuring import Extract, ExtractSettings, ModelEntry, SampleSettings
 from lethe.errors import BadInput, BadValue, plural
 from lethe.io.artifacts import Row, read_split
 from lethe.io.files import Json, restored
@@ -40,30 +40,34 @@ MIB = 1 << 20
 
 
 def run(
-    name: str, extract: Extract | None, sample: Sample, model: Model, root: Path = Path("data")
+    name: str,
+    extract: Extract | None,
+    sample: SampleSettings,
+    model: ModelEntry,
+    root: Path = Path("data"),
 ) -> None:
     """Write ``root/results/extract/name.parquet``: the answer to each question of the splits forget and retain is a window.
 
-    The table is empty where ``extract`` is None; a model that cannot be scanned has one row: the reason.
+    The table is empty where ``extract`` is None; a model that cannot be scanned has a single row: the reason.
     """
-    rows, reason = [], ""
+    rows: list[table.Result] = []
+    reason = ""
     if model.served:
         reason = "a served model has no weights here"
     elif model.adaptive_threshold is not None:
         reason = "adaptive temperature depends on the tokens before, and p_z is about a fixed temperature"
     elif extract is not None:
         settings = ExtractSettings(**extract.model_dump(), dtype=sample.dtype)
-        places = {split: root / "dataset" / f"{split}.jsonl" for split in ("forget", RETAIN)}
-        splits = {
-            split: read_split(split, place.parent)
-            for split, place in places.items()
-            if place.is_file()
-        }
+        splits = {}
+        for split in ("forget", RETAIN):
+            place = root / "dataset" / f"{split}.jsonl"
+            if place.is_file():
+                splits[split] = read_split(split, place.parent)
+        windows_of = partial(windows_of_rows, splits, prompt=sample.prompt, settings=settings)
         try:
-            windows_of = partial(windows_of_rows, splits, prompt=sample.prompt, settings=settings)
-            own = measured(name, Path(model.path), windows_of, settings, SCRATCH)
-            rows = rows_of(own)
-            print(f"{name}: {plural(len(rows), 'row')} about {plural(len(own.p_z), 'window')}")
+            text = measured(name, Path(model.path), windows_of, settings, SCRATCH)
+            rows = rows_of(text)
+            print(f"{name}: {plural(len(rows), 'row')} about {plural(len(text.p_z), 'window')}")
         except NoKeys as refusal:
             reason = str(refusal)
     if extract is not None and reason:
@@ -77,16 +81,22 @@ def windows_of_rows(
 ) -> list[Window]:
     """A window per row, in the order of the text where rows have ``start``: the last tokens of its prompt, and the first
     of its answer."""
-    encoder, windows = Encoder(opened.tokenizer, prompt), list[Window]()
-    every = [
-        (dict(row).get("start", 0), split, row) for split, rows in splits.items() for row in rows
-    ]
-    for _, split, row in sorted(every, key=itemgetter(0)):
+    encoder = Encoder(opened.tokenizer, prompt)
+    end = opened.tokenizer.eos_token_id
+    starts: list[tuple[Json, str, Row]] = []
+    for split, rows in splits.items():
+        for row in rows:
+            starts.append((dict(row).get("start", 0), split, row))
+
+    windows: list[Window] = []
+    for _, split, row in sorted(starts, key=itemgetter(0)):
         example = encoder.example(row)
-        answer = tuple(token for token in example.answer if token != opened.tokenizer.eos_token_id)
-        if example.prompt and answer:
-            cut = example.prompt[-settings.prefix :], answer[: settings.suffix]
-            windows.append(Window(len(windows), *cut, row["id"], split))
+        answer = tuple(token for token in example.answer if token != end)
+        if not example.prompt or not answer:
+            continue
+        prefix = example.prompt[-settings.prefix :]
+        suffix = answer[: settings.suffix]
+        windows.append(Window(len(windows), prefix, suffix, row["id"], split))
     return windows
 
 
@@ -104,62 +114,81 @@ def measured(
 
     prepare_torch()
     predictor = ModelPredictor(source, Options(dtype=settings.dtype), settings.memory * MIB)
-    drawing = {key: getattr(settings, key) for key in ("temperature", "top_k", "top_p")}
-    law = Law(predictor.checkpoint.end_ids, settings.suffix, **drawing)
-    windows = windows_of(predictor.checkpoint)
+    checkpoint = predictor.checkpoint
+    law = Law(
+        checkpoint.end_ids,
+        settings.suffix,
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+    )
+    windows = windows_of(checkpoint)
     if not windows:
         raise BadInput("No question has a prompt and an answer with tokens; a window needs both.")
     longest = max(len(window.suffix) for window in windows)
-    size, context = (
-        max(len(window.prefix) for window in windows) + longest,
-        predictor.checkpoint.context,
-    )
-    if context and context < size:
-        raise BadValue(
-            "prefix + suffix", size, f"at most {context}, the longest input of the model"
-        )
+    _check_length(windows, longest, checkpoint.context)
     prefixes = [np.array(window.prefix) for window in _spread(windows, MEASURED)]
     allowance = measured_allowance(predictor, prefixes, longest)
-    modules, device = (
-        ("lethe.sampling.extraction", "lethe.sampling.predictor"),
-        predictor.forward.device.type,
-    )
-    read = [[window.start, window.prefix, window.suffix] for window in windows]
+
     done = finished_of(
-        scratch, source, *modules, settings=settings.model_dump(), windows=read, device=device
+        scratch,
+        source,
+        "lethe.sampling.extraction",
+        "lethe.sampling.predictor",
+        settings=settings.model_dump(),
+        windows=[[window.start, window.prefix, window.suffix] for window in windows],
+        device=predictor.forward.device.type,
     )
     work = Work(name, predictor, law, settings, done)
-    searched = _spread([window for window in windows if window.split != RETAIN], settings.near)
+    of_forget = [window for window in windows if window.split != RETAIN]
+    searched = _spread(of_forget, settings.near)
     if estimate:
         work.announce(windows, searched)
-    chances, near = work.scanned(windows), work.searched(searched)
-    decode = predictor.checkpoint.tokenizer.batch_decode
-    texts = (
-        decode([list(getattr(window, part)) for window in windows]) for part in ("prefix", "suffix")
-    )
-    passages = tuple(
-        Passage(
-            window.id,
-            window.start,
-            before,
-            after,
-            tuple(chance),
-            near.get(window.start),
-            window.split,
-        )
-        for window, before, after, chance in zip(windows, *texts, chances, strict=True)
-    )
+    chances = work.scanned(windows)
+    near = work.searched(searched)
+    passages = _passages(windows, chances, near, checkpoint.tokenizer.batch_decode)
     work.done.clear()
-    return Extraction(
-        name, passages, Rounding(allowance, longest, settings.temperature), settings.alpha
-    )
+    rounding = Rounding(allowance, longest, settings.temperature)
+    return Extraction(name, passages, rounding, settings.alpha)
+
+
+def _check_length(windows: Sequence[Window], longest: int, context: int | None) -> None:
+    """Raises `BadValue` where the model's context does not hold the longest prefix and suffix."""
+    size = longest + max(len(window.prefix) for window in windows)
+    if context and context < size:
+        legal = f"at most {context}, the longest input of the model"
+        raise BadValue("prefix + suffix", size, legal)
+
+
+def _passages(
+    windows: Sequence[Window],
+    chances: Sequence[Sequence[float]],
+    near: Mapping[int, Near],
+    decode: Callable[[list[list[int]]], list[str]],
+) -> tuple[Passage, ...]:
+    """The windows with their texts and numbers; ``near`` is by the start of a window."""
+    prefixes = decode([list(window.prefix) for window in windows])
+    suffixes = decode([list(window.suffix) for window in windows])
+    passages = []
+    for place, window in enumerate(windows):
+        passage = Passage(
+            id=window.id,
+            start=window.start,
+            prefix=prefixes[place],
+            suffix=suffixes[place],
+            chances=tuple(chances[place]),
+            near=near.get(window.start),
+            split=window.split,
+        )
+        passages.append(passage)
+    return tuple(passages)
 
 
 def _spread(windows: Sequence[Window], count: int) -> list[Window]:
     """``count`` windows at even distances, chosen before any probability is known."""
-    places = np.unique(
-        np.linspace(0, len(windows) - 1, min(count, len(windows))).round().astype(int)
-    )
+    n = min(count, len(windows))
+    even = np.linspace(0, len(windows) - 1, n)
+    places = np.unique(even.round().astype(int))
     return [windows[place] for place in places]
 
 
@@ -175,68 +204,71 @@ class Work:
 
     def announce(self, windows: Sequence[Window], searched: Sequence[Window]) -> None:
         """Say what is left to do: at once from the scan of a few windows, then from the first search, which is kept."""
-        blocks = [at for at in range(0, len(windows), BLOCK) if f"scan {at}" not in self.done]
-        left = [window for at in blocks for window in windows[at : at + BLOCK]]
-        near, own = (
-            [window for window in searched if f"near {window.start}" not in self.done],
-            self.settings,
-        )
-        if (
-            len(left) * (own.prefix + own.suffix)
-            + len(near) * (own.beam + own.further) * own.suffix
-            < WORTH
-        ):
+        settings = self.settings
+        to_scan: list[Window] = []
+        for start in range(0, len(windows), BLOCK):
+            if f"scan {start}" not in self.done:
+                to_scan += windows[start : start + BLOCK]
+        to_search = [window for window in searched if f"near {window.start}" not in self.done]
+        scanned_tokens = len(to_scan) * (settings.prefix + settings.suffix)
+        searched_tokens = len(to_search) * (settings.beam + settings.further) * settings.suffix
+        if scanned_tokens + searched_tokens < WORTH:
             return
-        memory = f"{own.memory:,} MiB of memory beside the model"
-        if pilot := _spread(left, TIMED) if left else []:
-            begun = time.perf_counter()
-            for _ in extraction.scan(self.predictor, pilot, self.law, own.memory * MIB):
-                pass
-            self._say(
-                f"{plural(len(left), 'window')} to scan",
-                len(left) / len(pilot),
-                begun,
-                f", and at most {memory}",
-            )
-        if near:
-            begun = time.perf_counter()
-            self.searched(near[:1])
-            self._say(
-                f"{plural(len(near), 'window')} to search",
-                len(near),
-                begun,
-                ", by the time of the first",
-            )
 
-    def _say(self, what: str, times: float, begun: float, more: str) -> None:
-        took = duration((time.perf_counter() - begun) * times)
-        tell(f"{self.name}: {what} take about {took}{more}.")
+        if to_scan:
+            pilot = _spread(to_scan, TIMED)
+            begun = time.perf_counter()
+            for _ in extraction.scan(self.predictor, pilot, self.law, settings.memory * MIB):
+                pass
+            seconds = (time.perf_counter() - begun) * len(to_scan) / len(pilot)
+            memory = f", and at most {settings.memory:,} MiB of memory beside the model"
+            self._say(f"{plural(len(to_scan), 'window')} to scan", seconds, memory)
+        if to_search:
+            begun = time.perf_counter()
+            self.searched(to_search[:1])
+            seconds = (time.perf_counter() - begun) * len(to_search)
+            by_first = ", by the time of the first"
+            self._say(f"{plural(len(to_search), 'window')} to search", seconds, by_first)
+
+    def _say(self, work: str, seconds: float, more: str) -> None:
+        tell(f"{self.name}: {work} take about {duration(seconds)}{more}.")
 
     def scanned(self, windows: Sequence[Window]) -> list[list[float]]:
+        """The probability of each token of each window's suffix."""
         chances: list[list[float]] = []
-        for start in progress(
-            range(0, len(windows), BLOCK), f"extract {self.name}", f"blocks of {BLOCK} windows"
-        ):
-            if (key := f"scan {start}") not in self.done:
-                block, memory = windows[start : start + BLOCK], self.settings.memory * MIB
+        starts = range(0, len(windows), BLOCK)
+        unit = f"blocks of {BLOCK} windows"
+        for start in progress(starts, f"extract {self.name}", unit):
+            key = f"scan {start}"
+            if key not in self.done:
+                block = windows[start : start + BLOCK]
+                memory = self.settings.memory * MIB
                 scanned = extraction.scan(self.predictor, block, self.law, memory)
-                self.done[key] = {"chances": [each.tolist() for each in scanned]}
+                self.done[key] = {"chances": [suffix.tolist() for suffix in scanned]}
             chances += self.done[key]["chances"]
         return chances
 
     @cached_property
     def pieces(self) -> Sequence[bytes] | None:
+        """The bytes of each token, where the edit distance counts words."""
         if self.settings.unit != "words":
             return None
-        return spelling_of(self.predictor.checkpoint.tokenizer, self.predictor.vocabulary).in_bytes
+        tokenizer = self.predictor.checkpoint.tokenizer
+        return spelling_of(tokenizer, self.predictor.vocabulary).in_bytes
 
     def searched(self, windows: Sequence[Window]) -> dict[int, Near]:
+        """What was explored and sampled of each window, by its start."""
         near_by_start = {}
         for window in progress(windows, f"near-verbatim {self.name}", "windows"):
-            if (key := f"near {window.start}") not in self.done:
-                path = extraction.path_of(self.predictor, window, self.law)
+            key = f"near {window.start}"
+            if key not in self.done:
                 near = extraction.near_verbatim(
-                    self.predictor, window, self.law, self.settings, path, self.pieces
+                    self.predictor,
+                    window,
+                    self.law,
+                    self.settings,
+                    extraction.path_of(self.predictor, window, self.law),
+                    self.pieces,
                 )
                 self.done[key] = asdict(near)
             near_by_start[window.start] = restored(Near, self.done[key])

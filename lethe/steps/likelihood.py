@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lethe.config.measuring import SERVED, Endpoint, Model, Sample
+from lethe.config.measuring import SERVED, Endpoint, ModelEntry, SampleSettings
 from lethe.io.artifacts import NO_TABLES
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet
@@ -12,7 +12,11 @@ from lethe.sampling.tasks import chosen, heldout
 
 
 def run(
-    name: str, sample: Sample, model: Model, root: Path = Path("data"), source: Origin | None = None
+    name: str,
+    sample: SampleSettings,
+    model: ModelEntry,
+    root: Path = Path("data"),
+    source: Origin | None = None,
 ) -> None:
     """Write the likelihood of the answers of all sampled and held-out rows; ``source`` replaces the folder ``model.path``."""
     if isinstance(source, Endpoint) or (source is None and model.path == SERVED):
@@ -25,10 +29,9 @@ def run(
     dataset = root / "dataset"
     rows = {**chosen(sample, dataset), **heldout(dataset)}
     tables = given_answers(source or Path(model.path), rows, sample.prompt, f"likelihood {name}")
+    counts = []
     with atomic_folder(root / "likelihood" / name) as folder:
         for split, table in tables.items():
             write_parquet(folder / f"{split}.parquet", table)
-    print(
-        f"{name}: given answers read:",
-        ", ".join(f"{split} {len(table)}" for split, table in tables.items()),
-    )
+            counts.append(f"{split} {len(table)}")
+    print(f"{name}: given answers read:", ", ".join(counts))

@@ -6,6 +6,7 @@ from lethe.config.schema import EvaluationParams, Params
 from lethe.io.files import atomic_folder, write_json, write_text
 from lethe.measure.run import load
 from lethe.report.page import provenance, render
+from lethe.report.svg import pdf
 
 
 def run(settings: Params | EvaluationParams, root: Path = Path("data")) -> None:
@@ -18,7 +19,11 @@ def run(settings: Params | EvaluationParams, root: Path = Path("data")) -> None:
         for name, rows in page.plots.items():
             write_json(folder / "plots" / name, rows)
         for name, drawing in page.figures.items():
-            write_text(folder / "figures" / name, drawing)
+            place = folder / "figures" / name
+            write_text(place, drawing)
+            printed = pdf(drawing)
+            if printed is not None:
+                place.with_suffix(".pdf").write_bytes(printed)
     for path, stage in artifacts.missing:
         print(f"missing: {path}, made by {stage}")
     print(f"report: {root / 'report/index.html'}")

@@ -4,20 +4,21 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from lethe.config.measuring import JudgeEntry, Parts, Score
+from lethe.config.measuring import JudgeEntry, Parts, ScoreSettings
 from lethe.errors import BadInput, MissingArtifact
 from lethe.io import artifacts
 from lethe.io.answer_ends import CUT_OFF
-from lethe.io.artifacts import Row
+from lethe.io.artifacts import References, Row
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json, write_text
 from lethe.io.tables import read_arrow, read_table, write_parquet
 from lethe.progress import progress, tell
-from lethe.registry import ROUGE
+from lethe.registry import JUDGES, ROUGE
 from lethe.scoring import parts as answer_parts
 from lethe.scoring.likelihood import score_likelihoods
 from lethe.scoring.table import score_answers, scored_parts
@@ -27,49 +28,72 @@ from lethe.scoring.typography import RULE
 # The columns of the answers that scores depend on, if there.
 READ = ("prompt_id", "sample", "text", "thinking", "production")
 
-
 ROUGE_NAMES = {*ROUGE, "above"}  # "above" compares a score of ROUGE unless its entry names another
 
 
 def run(
     name: str,
-    score: Score,
+    score: ScoreSettings,
     root: Path = Path("data"),
     judges: Mapping[str, JudgeEntry] | None = None,
     verdicts: Path | None = None,
     warned: Collection[str] = (),
 ) -> None:
-    """Score ``root/generations/name`` and ``root/likelihood/name``, in parts; a judge keeps its own below ``verdicts``.
+    """Score ``root/generations/name`` and ``root/likelihood/name``, in parts; write ``root/scores/name``.
 
-    ``warned`` are the splits whose reference answers the caller has already warned of.
+    Parameters
+    ----------
+    name
+        The model, as the entry of ``models`` calls it.
+    score
+        The scorers with their parameters, and the marks of thinking.
+    root
+        The folder of all artifacts.
+    judges
+        The judges whose verdicts in ``root/judged`` become columns.
+    verdicts
+        The folder in which a judge among the scorers keeps its verdicts; None keeps none.
+    warned
+        The splits whose reference answers the caller has already warned of.
+
+    Raises
+    ------
+    BadInput
+        If judges of first answers are to judge conversations.
+    MissingArtifact
+        If a judge has not judged a split.
     """
-    generations = artifacts.Tables(root / "generations" / name, f"sample@{name}")
-    references = artifacts.read_references(root / "generations" / name)
+    place = root / "generations" / name
+    generations = artifacts.Tables(place, f"sample@{name}")
+    scoring = Scoring(score, verdicts, artifacts.read_references(place))
     likelihoods = {}
     values = artifacts.Tables(root / "likelihood" / name, f"likelihood@{name}")
     for split, table in values.items():
         likelihoods[split] = score_likelihoods(table, artifacts.read_items(split, root))
-    how = (score.names, score.params, verdicts, references)
     judged = {judge: root / "judged" / judge / name for judge in judges or ()}
     prompts = None
-    second = root / "generations" / name / artifacts.SECOND
+    second = place / artifacts.SECOND
     if second.is_file():
-        prompts = _second(second, artifacts.read_items("forget", root), score, how, judged)
+        prompts = _second(second, artifacts.read_items("forget", root), scoring, judged)
+
     missing: dict[str, Counter[str]] = {}
-    rows: dict[str, int] = {}
+    counts = []
     with atomic_folder(root / "scores" / name) as folder:
         if prompts is not None:
             write_parquet(folder / artifacts.SECOND, prompts)
         for split, path in generations.paths.items():
             missing[split] = Counter()
             items = artifacts.read_items(split, root)
-            places = {judge: place / f"{split}.parquet" for judge, place in judged.items()}
             label = f"score {name} {split}"
-            if ROUGE_NAMES & {*score.names} and split not in warned:
+            if split not in warned and not ROUGE_NAMES.isdisjoint(score.names):
                 for sentence in rouge.doubts(items.values()):
                     tell(f"{label}: {sentence}")
-            parts = _counted(_scored(label, path, score, (items, *how), places), missing[split])
-            rows[split] = artifacts.write_parts(folder / f"{split}.parquet", parts)
+            tables = {judge: made / f"{split}.parquet" for judge, made in judged.items()}
+            parts = _scored(label, path, items, scoring, tables)
+            counted = _counted(parts, missing[split], artifacts.at_first(path))
+            rows = artifacts.write_parts(folder / f"{split}.parquet", counted)
+            counts.append(f"{split} {rows}")
+        _score_beside(name, score, root, folder / artifacts.BESIDE)
         if not likelihoods:
             stated = root / "likelihood" / name / artifacts.NO_TABLES
             reason = stated.read_text(encoding="utf-8")
@@ -81,25 +105,65 @@ def run(
             "scorers": [*score.names, *judged],
             "missing": missing,
             "normalisation": RULE,
+            "parameters": {
+                scorer: params.model_dump(mode="json") for scorer, params in score.params.items()
+            },
         }
         write_json(folder / "about.json", about)
-    counts = ", ".join(f"{split} {count}" for split, count in rows.items())
-    print(f"{name}: answers scored:", counts)
+    print(f"{name}: answers scored:", ", ".join(counts))
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How answers are scored; ``verdicts`` is the folder in which judges keep theirs, ``references`` are extra answers."""
+
+    settings: ScoreSettings
+    verdicts: Path | None
+    references: References
+
+    @property
+    def marks(self) -> Parts | None:
+        """The marks of thinking."""
+        return self.settings.parts
+
+    def scored(self, texts: pd.DataFrame, items: Mapping[str, Row]) -> pd.DataFrame:
+        """The scores of a table of texts."""
+        settings = self.settings
+        names = settings.names
+        return score_answers(
+            texts,
+            items,
+            names,
+            settings.params,
+            self.verdicts,
+            self.references,
+        )
+
+    def scored_parts(
+        self, read: Callable[[], Iterator[pd.DataFrame]], items: Mapping[str, Row]
+    ) -> Iterator[pd.DataFrame]:
+        """The scores of the parts of a table, which ``read`` gives as often as it is called."""
+        settings = self.settings
+        names = settings.names
+        return scored_parts(
+            read,
+            items,
+            names,
+            settings.params,
+            self.verdicts,
+            self.references,
+        )
 
 
 def _second(
-    path: Path,
-    items: Mapping[str, Row],
-    score: Score,
-    how: tuple,
-    judged: Mapping[str, Path],
+    path: Path, items: Mapping[str, Row], scoring: Scoring, judged: Mapping[str, Path]
 ) -> pd.DataFrame:
     """The scores of the second sample of a language of prompts, with the verdicts in the folders of the judges."""
     drawn = read_table(path)
-    scored = score_answers(answer_parts.answers_of(drawn, score.parts), items, *how)
-    scored = scored.assign(
-        prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy()
-    )
+    scored = scoring.scored(answer_parts.answers_of(drawn, scoring.marks), items)
+    prompt = drawn["prompt"].to_numpy()
+    production = drawn["production"].to_numpy()
+    scored = scored.assign(prompt=prompt, production=production)
     for judge, folder in judged.items():
         place = folder / artifacts.SECOND
         verdicts = read_table(_there(place, judge))
@@ -108,7 +172,11 @@ def _second(
 
 
 def _scored(
-    label: str, path: Path, score: Score, how: tuple, judged: Mapping[str, Path]
+    label: str,
+    path: Path,
+    items: Mapping[str, Row],
+    scoring: Scoring,
+    judged: Mapping[str, Path],
 ) -> Iterator[pd.DataFrame]:
     """The scores of a split in parts, with the columns of the judges, whose tables are ``judged``."""
     if judged and _turns(path):
@@ -120,11 +188,15 @@ def _scored(
         _there(place, judge)
     total = -(-artifacts.rows_of(path) // artifacts.ROWS)
     unit = f"parts of {artifacts.ROWS:,} answers"
-    for part in progress(_columns(path, score, how), label, unit, total):
+    for part in progress(_columns(path, items, scoring), label, unit, total):
         for place in judged.values():
-            verdicts = read_arrow(place, part["prompt_id"].unique().tolist()).to_pandas()
-            part = _joined(part, verdicts, place)
+            part = _joined(part, _rows_of(place, part), place)
         yield part
+
+
+def _rows_of(path: Path, part: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table about the questions of a part of another."""
+    return read_arrow(path, part["prompt_id"].unique().tolist()).to_pandas()
 
 
 @dataclass(frozen=True)
@@ -137,18 +209,21 @@ class ScoredTurn:
 
     @property
     def asked(self) -> np.ndarray:
+        """Whether a conversation came to this turn."""
         return self.texts["asked"].to_numpy()
 
     @property
     def cut_off(self) -> np.ndarray:
-        return (self.texts["finish_reason"] == CUT_OFF).to_numpy()
+        """Whether an answer ended at the limit of its tokens."""
+        is_cut = self.texts["finish_reason"] == CUT_OFF
+        return is_cut.to_numpy()
 
     def never_ended(self, marks: Parts | None) -> np.ndarray:
         """Whether the thinking of an answer has no end."""
         return answer_parts.unclosed(self.texts, marks) & self.asked
 
 
-def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
+def _columns(path: Path, items: Mapping[str, Row], scoring: Scoring) -> Iterator[pd.DataFrame]:
     """The scores of a table, in parts.
 
     Where answers have turns, the scorer's own column has the worst turn, and each turn has a column of its own. Where
@@ -156,24 +231,39 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
     """
     columns = [column for column in artifacts.columns_of(path) if column in READ]
     last_turn = 1 + _turns(path)
-    thinks = score.parts is not None or ("thinking" in columns and _has_thinking(path))
+    thinks = scoring.marks is not None or ("thinking" in columns and _has_thinking(path))
     if last_turn == 1 and not thinks:
-        yield from scored_parts(lambda: artifacts.read_parts(path, columns), *how)
+        yield from scoring.scored_parts(partial(artifacts.read_parts, path, columns), items)
         return
     streams = []
     for turn in range(1, last_turn + 1):
-        streams.append(_scored_turns(path, turn, columns, score.parts, thinks, how))
+        streams.append(
+            _scored_turns(
+                path,
+                turn,
+                columns,
+                items,
+                scoring,
+                thinks,
+            )
+        )
     for turns in zip(*streams, strict=True):
-        yield _joined_turns(turns, score.parts, thinks)
+        yield _joined_turns(turns, scoring.marks, thinks)
 
 
 def _has_thinking(path: Path) -> bool:
+    """Whether some answer of a table has a text of thinking."""
     parts = artifacts.read_parts(path, ["prompt_id", "thinking"])
     return any(part["thinking"].notna().any() for part in parts)
 
 
 def _scored_turns(
-    path: Path, turn: int, columns: Sequence[str], marks: Parts | None, thinks: bool, how: tuple
+    path: Path,
+    turn: int,
+    columns: Sequence[str],
+    items: Mapping[str, Row],
+    scoring: Scoring,
+    thinks: bool,
 ) -> Iterator[ScoredTurn]:
     """One turn of a table, in parts."""
 
@@ -181,7 +271,11 @@ def _scored_turns(
         return _of_turn(path, [*columns, "finish_reason"], turn)
 
     def scored(texts_of: Callable[..., pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        return scored_parts(lambda: (texts_of(part, marks) for part in drawn()), *how)
+        def texts() -> Iterator[pd.DataFrame]:
+            for part in drawn():
+                yield texts_of(part, scoring.marks)
+
+        return scoring.scored_parts(texts, items)
 
     answers = scored(answer_parts.answers_of)
     thoughts: Iterator[pd.DataFrame | None] = itertools.repeat(None)
@@ -222,50 +316,84 @@ def _joined_turns(turns: Sequence[ScoredTurn], marks: Parts | None, thinks: bool
 
 
 def _worst_turn(turns: Sequence[ScoredTurn], scores: Sequence[np.ndarray]) -> np.ndarray:
+    """The largest score of the turns to which a conversation came."""
     asked = [turn.asked for turn in turns]
     return answer_parts.worst_turn(list(zip(asked, scores, strict=True)))
 
 
 def _turns(path: Path) -> int:
+    """The number of follow-up questions in the longest conversation."""
     later = path.parent / artifacts.TURNS
     if path.stem != "forget" or not later.is_file():
         return 0
-    parts = artifacts.read_parts(later, ["prompt_id", "turn"])
-    last = max(part["turn"].max() for part in parts)
-    return int(last) - 1
+    last = 1
+    for part in artifacts.read_parts(later, ["prompt_id", "turn"]):
+        last = max(last, int(part["turn"].max()))
+    return last - 1
 
 
 def _of_turn(path: Path, columns: Sequence[str], turn: int) -> Iterator[pd.DataFrame]:
     """The answers of one turn, a row for each conversation; ``asked`` says whether it came to that turn."""
+    keys = [*artifacts.KEYS]
+    of_conversation = (*keys, "production")
+    of_answer = (*keys, *columns)
     later = path.parent / artifacts.TURNS
     for part in artifacts.read_parts(path, columns):
         if turn == 1:
             yield part.assign(asked=True)
             continue
-        turns = read_arrow(later, part["prompt_id"].unique().tolist()).to_pandas()
-        first = part[[name for name in part if name in (*artifacts.KEYS, "production")]]
-        kept = [name for name in turns if name in (*artifacts.KEYS, *columns)]
-        answers = turns.loc[turns["turn"] == turn, kept].assign(asked=True)
-        joined = first.merge(answers, on=[*artifacts.KEYS], how="left")
+        turns = _rows_of(later, part)
+        first = part[[name for name in part if name in of_conversation]]
+        kept = [name for name in turns if name in of_answer]
+        answers = turns.loc[turns["turn"] == turn, kept]
+        joined = first.merge(answers.assign(asked=True), on=keys, how="left")
         yield joined.assign(asked=joined["asked"].notna())
 
 
-def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[pd.DataFrame]:
+def _counted(
+    parts: Iterator[pd.DataFrame], missing: Counter[str], at_first: int | None
+) -> Iterator[pd.DataFrame]:
+    """The same parts, whose missing scores are counted: those of the first answers, where a rule drew more."""
     for part in parts:
+        counted = part
+        if at_first is not None:
+            counted = part[part["sample"] < at_first]
         for column in part:
             if column not in artifacts.KEYS:
-                missing[column] += int(part[column].isna().sum())
+                missing[column] += int(counted[column].isna().sum())
         yield part
 
 
+def _score_beside(name: str, score: ScoreSettings, root: Path, folder: Path) -> None:
+    """Score the answers of each Retrain that were drawn beside a model, by the text scorers: the word needs no judge's."""
+    text_scorers = [scorer for scorer in score.names if scorer not in JUDGES]
+    items = artifacts.read_items("forget", root)
+    for path in sorted((root / "generations" / name / artifacts.BESIDE).glob("*.parquet")):
+        columns = [column for column in artifacts.columns_of(path) if column in READ]
+        answers = partial(_answers_beside, path, columns, score.parts)
+        parts = scored_parts(answers, items, text_scorers, score.params)
+        artifacts.write_parts(folder / path.name, parts)
+
+
+def _answers_beside(path: Path, columns: list[str], marks: Parts | None) -> Iterator[pd.DataFrame]:
+    """The answers of a table without their thinking, in parts."""
+    for part in artifacts.read_parts(path, columns):
+        yield answer_parts.answers_of(part, marks)
+
+
 def _there(place: Path, judge: str) -> Path:
+    """The table of a judge; raises `MissingArtifact` where it was not made."""
     if not place.is_file():
         raise MissingArtifact(place, f"judge@{judge}")
     return place
 
 
 def _joined(
-    table: pd.DataFrame, verdicts: pd.DataFrame, place: Path, keys: Sequence[str] = artifacts.KEYS
+    table: pd.DataFrame,
+    verdicts: pd.DataFrame,
+    place: Path,
+    keys: Sequence[str] = artifacts.KEYS,
 ) -> pd.DataFrame:
+    """The table with the columns of a judge; raises a sentence where the judge has two verdicts on an answer."""
     artifacts.refuse_doubles(place, verdicts, keys)
     return table.merge(verdicts, on=list(keys), how="left")

@@ -21,12 +21,28 @@ from urllib.parse import urlsplit, urlunsplit
 
 from lethe.errors import BadInput, LetheError, plural
 from lethe.io.files import read_json, write_json
-from lethe.tracking.entries import TRAINING, Entry, FromFile, Pipeline, read_before, read_pipeline
+from lethe.tracking.entries import (
+    TRAINING,
+    FromFile,
+    Pipeline,
+    RunEntry,
+    read_before,
+    read_pipeline,
+)
 
 PATIENCE = 2.0  # seconds a server may take to accept a connection
 CHANGE_TAG = "lethe.change"  # of the newest pipeline: whether something got worse, or better
 # The stages whose results are a model's; `read_entries` takes what they left behind, from whichever run.
-MEASURING = ("sample", "likelihood", "score", "exact", "extract", "metrics", "epsilon_star")
+MEASURING = (
+    "sample",
+    "likelihood",
+    "score",
+    "exact",
+    "extract",
+    "metrics",
+    "epsilon_star",
+    "twins",
+)
 
 
 def log_new(
@@ -131,7 +147,7 @@ def _finished(pipeline: Pipeline, unfinished: Mapping[str, str]) -> tuple[Pipeli
     return dataclasses.replace(pipeline, entries=entries), left
 
 
-def _outdated(entry: Entry, unfinished: Mapping[str, str]) -> str:
+def _outdated(entry: RunEntry, unfinished: Mapping[str, str]) -> str:
     """Why an entry is of an earlier run, in words; empty where it is of the last one."""
     groups: tuple[str, ...] = (entry.kind,)
     if entry.kind == "model":
@@ -208,6 +224,7 @@ def logged_states(server: str, home: Path) -> set[str]:
 
 
 def remember(server: str, states: Iterable[str], home: Path) -> None:
+    """Record that a server has these states of runs and pipelines."""
     tracked = _tracked(home)
     tracked[server] = sorted({*tracked.get(server, []), *states})
     write_json(home / ".lethe" / "tracked.json", tracked)
@@ -242,6 +259,7 @@ def answers(uri: str) -> bool:
 
 @contextlib.contextmanager
 def in_turn(home: Path) -> Iterator[None]:
+    """Hold the lock under which a process logs to the repository's store; wait for other processes."""
     path = home / ".lethe" / "tracking.lock"
     path.parent.mkdir(exist_ok=True)
     with open(path, "w") as lock:

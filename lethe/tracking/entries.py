@@ -12,14 +12,16 @@ from lethe.io.files import Json, flat_numbers, read_artifact
 from lethe.io.yaml import load_yaml
 from lethe.results import table
 from lethe.results.licence import reasons_of
+from lethe.results.ranking import ranking_of
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound
+from lethe.verdict.finding import FORGETTING, Findings
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST = 15  # metrics of a run of an audit or game
-SOLE = ("audit", "game")  # stages whose result belongs to no model
+SOLE = ("audit", "game", "attack")  # stages whose result belongs to no model
 TRAINING = ("train", "unlearn")
 # Folders of data/ that are kept whole with a run.
 WHOLE = ("epsilon_star", "attacks", "audits", "games")
@@ -43,7 +45,9 @@ class FromFile(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class RunEntry:
+    """What becomes a run of its own, with the stages that made it."""
+
     kind: str  # model | audit | game
     name: str
     fingerprint: str
@@ -70,15 +74,22 @@ class Entry:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The numbers that are logged: a model's headlines of any group, or the first ones of an audit or game."""
+        """The numbers that are logged: all of a model, or the first ones of an audit or game."""
+        if self.kind == "model":
+            return self.numbers
+        qualities_first = sorted(self.numbers, key=lambda key: not key.endswith(".quality"))
+        return {key: self.numbers[key] for key in qualities_first[:MOST]}
+
+    @property
+    def headlines(self) -> dict[str, float]:
+        """The numbers of a row in the table of a pipeline: a model's headlines of any group, or all that are logged."""
         if self.kind != "model":
-            first = sorted(self.numbers, key=lambda key: not key.endswith(".quality"))[:MOST]
-            return {key: self.numbers[key] for key in first}
-        shown = set()
+            return self.metrics
+        shown: set[str] = set()
         for row in self._whole.rows:
             if row.kind.headlines:
                 names = [name for name in row.names() if name]
-                shown.add(names[-1])
+                shown.add(names[0] if "estimate" in row.kind.headlines else names[-1])
         return {key: value for key, value in self.numbers.items() if key in shown}
 
     @cached_property
@@ -92,10 +103,14 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    entries: list[Entry]
+    """The entries of a workspace, and what belongs to all of them."""
+
+    entries: list[RunEntry]
     params: dict[str, str]
     report: Path | None
     report_digest: str
+    ranking: tuple[Result, ...] = ()  # of the models under test, by every pair
+    compared: tuple[Result, ...] = ()  # all rows of the stage `compare`
 
     @property
     def fingerprint(self) -> str:
@@ -103,6 +118,7 @@ class Pipeline:
 
     @property
     def states(self) -> list[str]:
+        """What was logged, as digests: the pipeline with its report, and each entry with its words."""
         state = _mark([self.fingerprint, self.report_digest])
         return [state, *(entry.state for entry in self.entries)]
 
@@ -120,39 +136,62 @@ def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             digests.append(f"{file.relative_to(folder)} {digest}")
     report = folder if digests else None
-    return Pipeline(read_entries(workspace, unfinished), params, report, _mark(digests))
+    compared = _compared(workspace, unfinished)
+    entries = read_entries(workspace, unfinished)
+    return Pipeline(entries, params, report, _mark(digests), ranking_of(compared), compared)
 
 
-def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entry]:
+def _compared(workspace: Path, unfinished: Collection[str]) -> tuple[Result, ...]:
+    """The rows of the stage `compare`; none where it has not finished."""
+    place = table.place(workspace / "data", "compare", "models")
+    if "compare" in unfinished or not place.is_file():
+        return ()
+    return tuple(table.read_rows(place))
+
+
+def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[RunEntry]:
     """The entries of dvc.lock whose outputs exist; what stages that are ``unfinished`` left behind is an earlier run's."""
-    lock = workspace / "dvc.lock"
-    stages = (
-        (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {})
-        if lock.exists()
-        else {}
-    )
-    made = {
-        name: stage
-        for name, stage in stages.items()
-        if all(out.exists() for out in _outs(stage, workspace))
-    }
+    from lethe.results.trace import refusal_of_all  # loads NumPy
+
+    made = _made(workspace)
     place = table.place(workspace / "data", "compare", "models")
     old = "compare" in unfinished or read_before(made.get("compare", {}), made.values())
     compared = table.read_rows(place) if place.is_file() and not old else []
-    report = workspace / "data" / "report" / "summary.json"
-    current = report.is_file() and "report" not in unfinished
-    verdicts = read_artifact(report).get("models", {}) if current else {}
-    by_model, entries = _by_model(made), []
+    found = Findings.of(compared)
+    untraced = refusal_of_all(compared)
+    by_model = _by_model(made)
+    entries: list[RunEntry] = []
     for address, stage in made.items():
         kind, _, name = address.partition("@")
         if kind in SOLE:
-            entries.append(_entry(kind, name, {address: stage}, workspace))
+            entry = _entry(kind, name, {address: stage}, workspace)
+            left = [row for row in entry.rows if row.quantity != "trace_share"]
+            if untraced and len(left) < len(entry.rows):
+                mark = _mark([entry.fingerprint, untraced])
+                entry = dataclasses.replace(entry, rows=tuple(left), fingerprint=mark)
+            entries.append(entry)
         elif kind == "metrics":
             rows = [row for row in compared if row.model == name]
             entry = _entry("model", name, by_model[name], workspace, rows)
-            standing, verdict = _verdict(entry.numbers, verdicts.get(name, {}))
-            entries.append(dataclasses.replace(entry, standing=standing, verdict=verdict))
+            words = found.about(name, FORGETTING)
+            if words is not None:
+                title = words.details["title"]
+                entry = dataclasses.replace(entry, standing=title, verdict=words.sentence)
+            entries.append(entry)
     return entries
+
+
+def _made(workspace: Path) -> dict[str, LockedStage]:
+    """The stages of dvc.lock whose outputs all exist."""
+    lock = workspace / "dvc.lock"
+    if not lock.exists():
+        return {}
+    document = load_yaml(lock.read_text(encoding="utf-8")) or {}
+    made: dict[str, LockedStage] = {}
+    for address, stage in document.get("stages", {}).items():
+        if all(out.exists() for out in _outs(stage, workspace)):
+            made[address] = stage
+    return made
 
 
 def read_before(stage: LockedStage, stages: Iterable[LockedStage]) -> str:
@@ -182,13 +221,14 @@ def _by_model(made: Mapping[str, LockedStage]) -> dict[str, dict[str, LockedStag
                 trained[out["path"]] = address
         elif kind not in SOLE:
             measured.setdefault(name, {})[address] = stage
-    stages = {}
+    stages: dict[str, dict[str, LockedStage]] = {}
     for name, measuring in measured.items():
-        read: set[str] = set()
+        trainers: set[str] = set()
         for stage in measuring.values():
-            read |= _contents(stage, "deps").keys()
-        trainers = {trained[path] for path in read & trained.keys()}
-        training = {address: made[address] for address in made if address in trainers}
+            for path in _contents(stage, "deps"):
+                if path in trained:
+                    trainers.add(trained[path])
+        training = {address: stage for address, stage in made.items() if address in trainers}
         stages[name] = training | measuring
     return stages
 
@@ -199,29 +239,53 @@ def _entry(
     stages: dict[str, LockedStage],
     workspace: Path,
     compared: Sequence[Result] = (),
-) -> Entry:
+) -> RunEntry:
+    """The entry of these stages; ``compared`` are the rows of the stage `compare` about its model."""
     params: dict[str, str] = {}
     rows: list[Result] = []
     steps: list[tuple[int, dict[str, float]]] = []
     artifacts: list[tuple[str, Path]] = []
+    # The hashes of outputs: an edit of the code that changes no output makes no run.
+    hashes: list[Json] = []
     for address, stage in stages.items():
         params |= _params(address, stage)
-        for path in _outs(stage, workspace):
-            whole = path.is_file() or path.parent.name in WHOLE
-            if path.suffix == ".parquet":
-                rows += table.read_rows(path)
-            training = path / "training.json"
-            if training.is_file():
-                steps = [(step["step"], _curve(step)) for step in read_artifact(training)["steps"]]
-            if whole or training.is_file():
-                artifacts.append((address.partition("@")[0], path if whole else training))
-    # The hashes of outputs: an edit of the code that changes no output makes no run.
-    hashes = []
-    for address, stage in stages.items():
         outs = [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])]
         hashes.append([address, stage.get("params"), outs])
+        for path in _outs(stage, workspace):
+            if table.is_place(path):
+                rows += table.read_rows(path)
+            elif path.suffix == ".parquet":
+                continue  # a table of what was drawn or scored: its numbers are among the results
+            group = address.partition("@")[0]
+            training = path / "training.json"
+            if training.is_file():
+                steps = _steps(training)
+            if path.is_file() or path.parent.name in WHOLE:
+                artifacts.append((group, path))
+            elif training.is_file():
+                artifacts.append((group, training))
     fingerprint = _mark([kind, name, hashes, flat_numbers(Numbers(compared).values)])
-    return Entry(kind, name, fingerprint, stages, params, (*rows, *compared), steps, artifacts)
+    return RunEntry(
+        kind,
+        name,
+        fingerprint,
+        stages,
+        params,
+        (*rows, *compared),
+        steps,
+        artifacts,
+    )
+
+
+def _steps(training: Path) -> list[tuple[int, dict[str, float]]]:
+    """The steps of training.json, each with its numbers."""
+    steps: list[tuple[int, dict[str, float]]] = []
+    for step in read_artifact(training)["steps"]:
+        numbers = flat_numbers(step)
+        for name in NO_CURVE:
+            numbers.pop(name, None)
+        steps.append((step["step"], numbers))
+    return steps
 
 
 def _outs(stage: LockedStage, workspace: Path) -> list[Path]:
@@ -249,15 +313,6 @@ def _short(key: str, subject: str) -> str:
     return key
 
 
-def _verdict(numbers: Mapping[str, float], shown: Mapping[str, Json]) -> tuple[str, str]:
-    """Standing and verdict in the report, if the report was made from these numbers, not from an earlier run's."""
-    theirs = flat_numbers(shown.get("metrics", {}))
-    shared = theirs.keys() & numbers.keys()
-    if not shared or any(theirs[key] != numbers[key] for key in shared):
-        return "", ""
-    return str(shown.get("standing", "")), str(shown.get("verdict", ""))
-
-
 def _mark(value: object) -> str:
     """A hash that stays the same in every release, because runs in a store carry it (`cache.digest` may change)."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
@@ -274,7 +329,3 @@ def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             flattened[f"{prefix}{key}"] = json.dumps(value)
     return flattened
-
-
-def _curve(step: Mapping[str, object]) -> dict[str, float]:
-    return {key: value for key, value in flat_numbers(step).items() if key not in NO_CURVE}

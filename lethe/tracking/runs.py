@@ -19,8 +19,8 @@ from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 from lethe.process import git
 from lethe.results import quantities
 from lethe.statistics.bound import Bound
-from lethe.tracking import tables
-from lethe.tracking.entries import Entry, FromFile, Pipeline
+from lethe.tracking import models, tables
+from lethe.tracking.entries import FromFile, Pipeline, RunEntry
 from lethe.tracking.tables import shown, worded
 
 GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
@@ -30,6 +30,7 @@ EXPERIMENT, LOGS = "lethe", "lethe logs"
 STANDINGS = "lethe.standings"  # tag of a pipeline's run: the two words on each model, as JSON
 FINGERPRINT, STANDING, NOTE = "lethe.fingerprint", "lethe.standing", "mlflow.note.content"
 BEFORE = "lethe.before"  # tag of a model's run whose words differ from those of the pipeline before
+GUARANTEES = "guarantees.txt"
 MAX_METRICS, MAX_PARAMS = 1000, 100  # what MLflow takes in one call
 MAX_VALUE, MAX_TAG = 6000, 7900  # characters of a param and of a tag
 # MLflow 3 opens an experiment without a kind on its page of traces, which would be empty.
@@ -41,21 +42,29 @@ ABOUT = Path(__file__).with_name("about.md").read_text(encoding="utf-8").strip()
 
 
 def client_of(uri: str) -> MlflowClient:
+    """Return a client that gives up within seconds and does not report the tables that it creates."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    for noisy in ("alembic", "mlflow"):  # each would report the tables that it creates
+    for noisy in ("alembic", "mlflow"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     return MlflowClient(tracking_uri=uri)
 
 
 def experiment_of(client: MlflowClient, place: str | None, name: str = EXPERIMENT) -> str:
+    """Return the id of an experiment, which is made with artifacts at ``place`` where there is none."""
     experiment = client.get_experiment_by_name(name)
     if experiment is not None:
         return experiment.experiment_id
     return client.create_experiment(name, artifact_location=place, tags={KIND[0]: KIND[1]})
 
 
-def log(pipeline: Pipeline, uri: str, place: str | None, workspace: Path, home: Path) -> int:
+def log(
+    pipeline: Pipeline,
+    uri: str,
+    place: str | None,
+    workspace: Path,
+    home: Path,
+) -> int:
     """Log what a server lacks and update the other descriptions; return the number of new runs of entries."""
     client = client_of(uri)
     experiment = experiment_of(client, place)
@@ -85,12 +94,17 @@ def _finished(client: MlflowClient, experiment: str, fingerprint: str) -> str | 
         if run.info.status == "FINISHED":
             finished = run.info.run_id
         else:
+            models.discard(client, experiment, run.info.run_id)
             client.delete_run(run.info.run_id)
     return finished
 
 
 def _pipeline_run(
-    client: MlflowClient, experiment: str, pipeline: Pipeline, workspace: Path, home: Path
+    client: MlflowClient,
+    experiment: str,
+    pipeline: Pipeline,
+    workspace: Path,
+    home: Path,
 ) -> str:
     """The pipeline's run: the existing one, if only the report has changed since or its logging was interrupted."""
     query = f"tags.`{FINGERPRINT}` = '{pipeline.fingerprint}'"
@@ -98,16 +112,19 @@ def _pipeline_run(
         return run.info.run_id
     folder = workspace.resolve()
     before = newest_pipeline(client, experiment)
-    stated: dict[str, str | None] = {
+    tags = {
         "lethe.kind": "pipeline",
         FINGERPRINT: pipeline.fingerprint,
         "lethe.folder": str(folder),
-        "lethe.experiment": os.environ.get("DVC_EXP_NAME"),
-        "mlflow.source.git.commit": git("rev-parse", "HEAD", root=workspace),
     }
+    experiment_of_dvc = os.environ.get("DVC_EXP_NAME")
+    if experiment_of_dvc:
+        tags["lethe.experiment"] = experiment_of_dvc
+    commit = git("rev-parse", "HEAD", root=workspace)
+    if commit:
+        tags["mlflow.source.git.commit"] = commit
     if before is not None:
-        stated["lethe.previous"] = before.info.run_id
-    tags = {key: value for key, value in stated.items() if value}
+        tags["lethe.previous"] = before.info.run_id
     title = time.strftime("pipeline %Y-%m-%d %H:%M:%S")
     if folder != home:  # a copy of the repository, in which DVC runs an experiment
         title += f" {folder.name}"
@@ -120,6 +137,7 @@ def _pipeline_run(
 
 
 def newest_pipeline(client: MlflowClient, experiment: str) -> Run | None:
+    """Return the run of the pipeline that finished last; None before the first."""
     query = "tags.`lethe.kind` = 'pipeline' and attributes.status = 'FINISHED'"
     runs = client.search_runs(
         [experiment], query, max_results=1, order_by=["attributes.start_time DESC"]
@@ -128,7 +146,11 @@ def newest_pipeline(client: MlflowClient, experiment: str) -> Run | None:
 
 
 def _log_entry(
-    client: MlflowClient, experiment: str, parent: str, entry: Entry, workspace: Path
+    client: MlflowClient,
+    experiment: str,
+    parent: str,
+    entry: RunEntry,
+    workspace: Path,
 ) -> str:
     pipeline = client.get_run(parent).info.run_name or ""
     tags = {
@@ -140,21 +162,41 @@ def _log_entry(
     }
     for address, stage in entry.stages.items():
         outs = [f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", [])]
-        tags[f"stage.{address.partition('@')[0]}"] = f"{address}: {', '.join(outs)}"[:MAX_TAG]
-    metrics = entry.metrics
-    tags |= _guarantees({key: bound for key, bound in entry.bounds.items() if key in metrics})
+        group = address.partition("@")[0]
+        tags[f"stage.{group}"] = f"{address}: {', '.join(outs)}"[:MAX_TAG]
     if entry.refused:
         tags["lethe.refused"] = " ".join(entry.refused)[:MAX_TAG]
     name = f"{entry.name}{pipeline.removeprefix('pipeline')}"
     run_id = client.create_run(experiment, run_name=name, tags=tags).info.run_id
-    log_numbers(client, run_id, entry.metrics, entry.params, entry.steps)
+    linked = None
+    if entry.kind == "model":
+        params = dict(list(_params(entry.params).items())[:MAX_PARAMS])
+        linked = models.begin(
+            client,
+            experiment,
+            run_id,
+            entry,
+            params,
+            workspace,
+        )
+    log_numbers(
+        client,
+        run_id,
+        entry.metrics,
+        entry.params,
+        entry.steps,
+        linked,
+    )
     for stage_name, path in entry.artifacts:
         if path.is_dir():
             client.log_artifacts(run_id, str(path), f"stages/{stage_name}/{path.parent.name}")
         else:
             client.log_artifact(run_id, str(path), f"stages/{stage_name}")
     client.log_dict(run_id, dict(entry.stages), "stages/dvc.lock.yaml")
+    _log_guarantees(client, run_id, entry.bounds)
     _log_tables(client, run_id, tables.of(entry, workspace))
+    if linked is not None:
+        models.finish(client, linked)
     return run_id
 
 
@@ -162,7 +204,7 @@ def log_file(uri: str, place: str | None, results: FromFile) -> str:
     """Log results read from a file; return the start of a sentence that says where."""
     client = client_of(uri)
     experiment = experiment_of(client, place, LOGS)
-    tags = _guarantees(results.bounds) | {"lethe.kind": "log"}
+    tags = {"lethe.kind": "log"}
     run = client.create_run(experiment, run_name=results.name, tags=tags)
     run_id = run.info.run_id
     numbers = dict(results.numbers)
@@ -170,15 +212,19 @@ def log_file(uri: str, place: str | None, results: FromFile) -> str:
         numbers[key] = bound.value
     params = {key: str(value) for key, value in results.params.items() if value is not None}
     log_numbers(client, run_id, numbers, params)
+    _log_guarantees(client, run_id, results.bounds)
     _log_tables(client, run_id, {"questions.json": results.table})
     client.set_terminated(run_id)
     return f"MLflow: run {results.name!r} ({run_id}) in experiment {LOGS!r}"
 
 
-def _guarantees(bounds: Mapping[str, Bound]) -> dict[str, str]:
-    return {
-        f"bound.{_name(key)}": json.dumps(bound.guarantee_dict()) for key, bound in bounds.items()
-    }
+def _log_guarantees(client: MlflowClient, run_id: str, bounds: Mapping[str, Bound]) -> None:
+    """Log a file with a sentence for each bound: its value, what it covers, its level, assumption and method."""
+    if bounds:
+        sentences = []
+        for name, bound in bounds.items():
+            sentences.append(f"{name}: {bound.sentence(of='the questions')}")
+        client.log_text(run_id, "\n\n".join(sentences) + "\n", GUARANTEES)
 
 
 def log_numbers(
@@ -187,12 +233,22 @@ def log_numbers(
     numbers: Mapping[str, float],
     params: Mapping[str, str],
     steps: Sequence[tuple[int, Mapping[str, float]]] = (),
+    linked: models.Linked | None = None,
 ) -> None:
-    """Log numbers, those of the steps of training, and params in as many calls as MLflow needs; NaN is left out."""
+    """Log numbers, those of the steps of training, and params in as many calls as MLflow needs; NaN is left out.
+
+    The numbers of a ``linked`` model are also its numbers, each with the data that it is of.
+    """
     now = int(time.time() * 1000)
     metrics = []
     for key, value in numbers.items():
-        metrics.append(Metric(_name(key), value, now, 0))
+        about: dict[str, str] = {}
+        if linked is not None:
+            about["model_id"] = linked.model_id
+            dataset = linked.dataset(key)
+            if dataset is not None:
+                about |= {"dataset_name": dataset.name, "dataset_digest": dataset.digest}
+        metrics.append(Metric(_name(key), value, now, 0, **about))
     for step, row in steps:
         for key, value in row.items():
             metrics.append(Metric(f"training/{_name(key)}", value, now, step))
@@ -205,10 +261,12 @@ def log_numbers(
 
 
 def _params(values: Mapping[str, str]) -> dict[str, str]:
+    """The params as MLflow takes them: keys of its letters, values cut."""
     return {_name(key): value[:MAX_VALUE] for key, value in values.items()}
 
 
 def _name(key: str) -> str:
+    """The key in the letters that MLflow takes."""
     return re.sub(r"[^A-Za-z0-9_./ -]", "_", key)
 
 
@@ -222,15 +280,21 @@ def _log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFr
     client.set_tag(run_id, MLFLOW_LOGGED_ARTIFACTS, json.dumps(listed))
 
 
-def model_note(entry: Entry) -> str:
+def model_note(entry: RunEntry) -> str:
+    """The description of a model's run: its words, and where what stands."""
     return (
         f"**{escaped(entry.name)}: {escaped(entry.standing)}**\n\n{escaped(entry.verdict)}\n\n"
-        "Answers: Artifacts, `worst_answers.json`. Questions: `questions.json`. All numbers: `metrics.json`."
+        "Answers: Artifacts, `worst_answers.json`. Questions: `questions.json`. All numbers: `metrics.json`. "
+        f"What each bound guarantees: `{GUARANTEES}`."
     )
 
 
 def _describe_pipeline(
-    client: MlflowClient, experiment: str, parent: str, pipeline: Pipeline, runs: Mapping[str, str]
+    client: MlflowClient,
+    experiment: str,
+    parent: str,
+    pipeline: Pipeline,
+    runs: Mapping[str, str],
 ) -> None:
     place = f"#/experiments/{experiment}/runs"
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
@@ -240,130 +304,164 @@ def _describe_pipeline(
     if "lethe.previous" in tags:
         before = client.get_run(tags["lethe.previous"])
         turned = _turned(pipeline, before)
-        for name, old in turned.items():
-            client.set_tag(runs[name], BEFORE, old)
-        logged = json.loads(before.data.tags.get("lethe.runs", "{}"))
-        changed = {
-            name: run_id for name, run_id in logged.items() if name in runs and runs[name] != run_id
-        }
-        earlier = {name: client.get_run(run_id).data.metrics for name, run_id in changed.items()}
-        lines += [
-            f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**",
-            "",
-        ]
-        lines += _changes(pipeline, links, before, earlier, turned)
-    keys = _shown(pipeline)
-    lines += ["", "**Models of this pipeline**", "", *_head("model", "verdict", *keys)]
-    lines += [
-        _row(
-            links[entry.name],
-            escaped(entry.standing or entry.kind),
-            *(shown(entry, key) for key in keys),
-        )
-        for entry in pipeline.entries
-    ]
+        for name, standing in turned.items():
+            client.set_tag(runs[name], BEFORE, standing)
+        link = f"[{escaped(before.info.run_name)}]({place}/{before.info.run_id})"
+        lines += [f"**Changed since {link}**", ""]
+        lines += _changed_verdicts(pipeline, links, turned)
+        lines += _changed_params(pipeline, before)
+        lines += _changed_numbers(pipeline, links, _earlier_numbers(client, runs, before))
+    lines += _models_of(pipeline, links)
     client.set_tag(parent, NOTE, "\n".join(lines).strip()[:MAX_TAG])
-    words = Counter(
-        entry.standing.partition(",")[0] for entry in pipeline.entries if "," in entry.standing
-    )
-    log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
-    if words:
-        counts = ", ".join(f"{count} {word}" for word, count in words.items())
-        change = f"changed: {', '.join(turned)}; " if turned else ""
-        client.set_tag(parent, STANDING, f"{change}{counts}"[:MAX_TAG])
+    _log_words(client, parent, pipeline, turned)
+    standings = {entry.name: entry.standing for entry in pipeline.entries}
     client.set_tag(parent, "lethe.runs", _fitting(runs))
-    client.set_tag(
-        parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries})
-    )
-    _log_tables(client, parent, {"models.json": tables.models(pipeline)})
+    client.set_tag(parent, STANDINGS, _fitting(standings))
+    of_pipeline = {"models.json": tables.models(pipeline), **tables.rankings(pipeline)}
+    of_pipeline |= tables.methods(pipeline)
+    _log_tables(client, parent, of_pipeline)
     if pipeline.report is not None:
         client.log_artifacts(parent, str(pipeline.report), "report")
 
 
+def _log_words(
+    client: MlflowClient, parent: str, pipeline: Pipeline, turned: Mapping[str, str]
+) -> None:
+    """Log how many models have each word, and name those whose words differ from the pipeline before."""
+    words: Counter[str] = Counter()
+    for entry in pipeline.entries:
+        word, comma, _ = entry.standing.partition(",")
+        if comma:
+            words[word] += 1
+    if not words:
+        return
+    log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
+    text = ", ".join(f"{count} {word}" for word, count in words.items())
+    if turned:
+        text = f"changed: {', '.join(turned)}; {text}"
+    client.set_tag(parent, STANDING, text[:MAX_TAG])
+
+
 def _fitting(values: Mapping[str, str]) -> str:
+    """The values as JSON that fits a tag; the last ones are left out where it would not."""
     rest = dict(values)
-    while len(text := json.dumps(rest)) > MAX_TAG:
+    text = json.dumps(rest)
+    while len(text) > MAX_TAG:
         rest.popitem()
+        text = json.dumps(rest)
     return text
 
 
 def _turned(pipeline: Pipeline, before: Run) -> dict[str, str]:
-    old = json.loads(before.data.tags.get(STANDINGS, "{}"))
-    return {
-        entry.name: old[entry.name]
-        for entry in pipeline.entries
-        if entry.standing and old.get(entry.name, entry.standing) != entry.standing
-    }
+    """The words of the pipeline before, of each model whose words are others now."""
+    standings = json.loads(before.data.tags.get(STANDINGS, "{}"))
+    turned: dict[str, str] = {}
+    for entry in pipeline.entries:
+        if entry.standing and standings.get(entry.name, entry.standing) != entry.standing:
+            turned[entry.name] = standings[entry.name]
+    return turned
 
 
-def _changes(
-    pipeline: Pipeline,
-    links: Mapping[str, str],
-    before: Run,
-    earlier: Mapping[str, Mapping[str, float]],
-    turned: Mapping[str, str],
+def _earlier_numbers(
+    client: MlflowClient, runs: Mapping[str, str], before: Run
+) -> dict[str, dict[str, float]]:
+    """The numbers of the pipeline before, of each entry that has another run now."""
+    numbers: dict[str, dict[str, float]] = {}
+    for name, run_id in json.loads(before.data.tags.get("lethe.runs", "{}")).items():
+        if name in runs and runs[name] != run_id:
+            numbers[name] = client.get_run(run_id).data.metrics
+    return numbers
+
+
+def _models_of(pipeline: Pipeline, links: Mapping[str, str]) -> list[str]:
+    """The table of all entries with their words and headline numbers."""
+    keys = _shown(pipeline)
+    lines = ["", "**Models of this pipeline**", "", *_head("model", "verdict", *keys)]
+    for entry in pipeline.entries:
+        numbers = [shown(entry, key) for key in keys]
+        lines.append(_row(links[entry.name], escaped(entry.standing or entry.kind), *numbers))
+    return lines
+
+
+def _changed_verdicts(
+    pipeline: Pipeline, links: Mapping[str, str], turned: Mapping[str, str]
 ) -> list[str]:
-    """The verdicts, params and numbers of shared models that differ from an earlier pipeline's."""
-    verdicts = [
-        _row(links[entry.name], escaped(turned[entry.name]), escaped(entry.standing))
-        for entry in pipeline.entries
-        if entry.name in turned
-    ]
-    lines = [*_head("model", "verdict before", "verdict now"), *verdicts, ""] if verdicts else []
-    old, new = before.data.params, _params(pipeline.params)
+    lines = _head("model", "verdict before", "verdict now")
+    for entry in pipeline.entries:
+        if entry.name in turned:
+            words = (turned[entry.name], entry.standing)
+            lines.append(_row(links[entry.name], *map(escaped, words)))
+    if not turned:
+        return []
+    return [*lines, ""]
+
+
+def _changed_params(pipeline: Pipeline, before: Run) -> list[str]:
+    """The params that differ from those of an earlier pipeline, at most `CHANGES` of them."""
+    old = before.data.params
+    new = _params(pipeline.params)
     keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    lines += [*_head("param", "before", "now")] if keys else ["No param changed."]
-    lines += [
-        _row(*map(escaped, (key, old.get(key, "none"), new.get(key, "none"))))
-        for key in keys[:CHANGES]
-    ]
-    lines += (
-        ["", f"{len(keys) - CHANGES} more params: Compare shows them."]
-        if len(keys) > CHANGES
-        else []
-    )
-    rows = [
-        _row(
-            links[entry.name],
-            key,
-            worded(earlier[entry.name][key], entry.bounds.get(key)),
-            shown(entry, key),
-        )
-        for entry in pipeline.entries
-        for key in _shown(pipeline)
-        if key in earlier.get(entry.name, {})
-    ]
-    numbers = [*_head("model", "metric", "before", "now"), *rows]
-    return [*lines, "", *(numbers if rows else ["No number of a shared model changed."])]
+    if not keys:
+        return ["No param changed."]
+    lines = _head("param", "before", "now")
+    for key in keys[:CHANGES]:
+        cells = (key, old.get(key, "none"), new.get(key, "none"))
+        lines.append(_row(*map(escaped, cells)))
+    if len(keys) > CHANGES:
+        lines += ["", f"{len(keys) - CHANGES} more params: Compare shows them."]
+    return lines
+
+
+def _changed_numbers(
+    pipeline: Pipeline, links: Mapping[str, str], earlier: Mapping[str, Mapping[str, float]]
+) -> list[str]:
+    """The headline numbers of each entry beside its ``earlier`` ones."""
+    rows: list[str] = []
+    for entry in pipeline.entries:
+        numbers_before = earlier.get(entry.name, {})
+        for key in _shown(pipeline):
+            if key in numbers_before:
+                before = worded(numbers_before[key], entry.bounds.get(key))
+                rows.append(_row(links[entry.name], key, before, shown(entry, key)))
+    if not rows:
+        return ["", "No number of a shared model changed."]
+    return ["", *_head("model", "metric", "before", "now"), *rows]
 
 
 def _shown(pipeline: Pipeline) -> list[str]:
-    models = [entry for entry in pipeline.entries if entry.kind == "model"]
-    return list(
-        dict.fromkeys(key for entry in models for key in quantities.headline(entry.numbers))
-    )
+    """The names of the headline numbers of the models, without repetition."""
+    keys: dict[str, None] = {}
+    for entry in pipeline.entries:
+        if entry.kind == "model":
+            keys |= dict.fromkeys(quantities.headline(entry.numbers))
+    return [*keys]
 
 
 def _head(*cells: str) -> list[str]:
+    """The first two lines of a table in Markdown."""
     return [_row(*cells), f"|{' --- |' * len(cells)}"]
 
 
 def _row(*cells: str) -> str:
-    return f"| {f'{GAP} | '.join(cells)} |"
+    between = f"{GAP} | "
+    return f"| {between.join(cells)} |"
 
 
 def escaped(text: str) -> str:
+    """Return text on one line without a meaning in Markdown."""
     return re.sub(r"([\\`*\[\]<>|~#!])", r"\\\1", " ".join(text.split()))
 
 
 def _save_views(client: MlflowClient, experiment_id: str) -> None:
     only_models = "tags.`lethe.kind` = 'model'"
-    newest = client.search_runs([experiment_id], only_models, max_results=20)
-    logged = {key for run in newest for key in run.data.metrics}
+    logged: set[str] = set()
+    for run in client.search_runs([experiment_id], only_models, max_results=20):
+        logged.update(run.data.metrics)
     bounds = quantities.worst_bounds()
     leak = next((key for key in bounds if key in logged), bounds[-1])
-    metrics = quantities.headline(dict.fromkeys(logged, 0.0))
-    columns = [f"tags.`{STANDING}`", f"tags.`{BEFORE}`", *(f"metrics.`{key}`" for key in metrics)]
+    columns = [f"tags.`{STANDING}`", f"tags.`{BEFORE}`"]
+    for key in quantities.headline(dict.fromkeys(logged, 0.0)):
+        columns.append(f"metrics.`{key}`")
     columns += ["params.`method`", "tags.`lethe.pipeline`"]
     widths = {columns[0]: 220, columns[1]: 140}  # words need room
     shared = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
@@ -383,12 +481,12 @@ def _save_views(client: MlflowClient, experiment_id: str) -> None:
     client.set_experiment_tag(experiment_id, *KIND)
     client.set_experiment_tag(experiment_id, NOTE, ABOUT)
     for key, state in views.items():
-        client.set_experiment_tag(
-            experiment_id, f"mlflow.sharedViewState.{key}", json.dumps(shared | state)
-        )
+        tag = f"mlflow.sharedViewState.{key}"
+        client.set_experiment_tag(experiment_id, tag, json.dumps(shared | state))
 
 
 def pages(uri: str) -> list[str]:
+    """Return the paths, after the port, of MLflow's pages of models and of pipelines; "/" before the first run."""
     experiment = client_of(uri).get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         return ["/"]

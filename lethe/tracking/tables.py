@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from lethe.comparison.over_seeds import OverSeeds
+from lethe.comparison.ranking import Ranking
 from lethe.io.artifacts import Row, expected, read_items, read_references
 from lethe.measure.answers import AnswerTables, question_answers
 from lethe.measure.answers import worst_answers as worst_most
@@ -22,10 +24,10 @@ from lethe.results.table import Results
 from lethe.statistics.bound import Bound
 from lethe.statistics.leak_trees import AnswerTree
 from lethe.text import LONGEST, named
-from lethe.tracking.entries import Entry, Pipeline
+from lethe.tracking.entries import Pipeline, RunEntry
 
 
-def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
+def of(entry: RunEntry, workspace: Path) -> dict[str, pd.DataFrame]:
     """The tables of one run by the name of their file; a table whose artifacts are missing is left out."""
     tables = {"metrics.json": metrics(entry)}
     if entry.kind == "model":
@@ -37,15 +39,43 @@ def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
 
 
 def models(pipeline: Pipeline) -> pd.DataFrame:
-    """A row per model, audit and game: its words, and the numbers that are logged of it."""
+    """A row per model, audit and game: its words and its headline numbers."""
     rows = []
     for entry in pipeline.entries:
         words = {"model": entry.name, "verdict": entry.standing or entry.kind}
-        rows.append(words | entry.metrics)
+        rows.append(words | entry.headlines)
     return pd.DataFrame(rows)
 
 
-def metrics(entry: Entry) -> pd.DataFrame:
+def rankings(pipeline: Pipeline) -> dict[str, pd.DataFrame]:
+    """The ranks of the models under test and every pair of them, by the name of their file; none without a ranking."""
+    if not pipeline.ranking:
+        return {}
+    ranking = Ranking(pipeline.ranking)
+    tables = {}
+    for name, (columns, rows) in (("ranks", ranking.table()), ("pairs", ranking.pair_table())):
+        if rows:
+            tables[f"{name}.json"] = pd.DataFrame(rows, columns=columns)
+    return tables
+
+
+def methods(pipeline: Pipeline) -> dict[str, pd.DataFrame]:
+    """The methods over their seeds and every two of them, by the name of their file; none without several seeds."""
+    found = OverSeeds(pipeline.compared)
+    if not found:
+        return {}
+    rows = []
+    for title in found.titles:
+        cells = {name: found.cell(title, name) for name in found.names}
+        rows.append({"method": title, **cells, "words": found.words(title)})
+    columns, pairs = found.pair_table()
+    tables = {"methods.json": pd.DataFrame(rows)}
+    if pairs:
+        tables["method_pairs.json"] = pd.DataFrame(pairs, columns=columns)
+    return tables
+
+
+def metrics(entry: RunEntry) -> pd.DataFrame:
     """A row per number of an entry, with what its guarantee says; the facts of a number without one are empty."""
     rows = []
     for key, value in entry.numbers.items():
@@ -58,7 +88,7 @@ def metrics(entry: Entry) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def shown(entry: Entry, key: str) -> str:
+def shown(entry: RunEntry, key: str) -> str:
     """A number of the entry in a few digits; empty if the entry has no number of this name."""
     if key not in entry.numbers:
         return ""
@@ -72,7 +102,7 @@ def worded(value: float, bound: Bound | None) -> str:
     return replace(bound, value=value).significant()
 
 
-def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
+def questions(entry: RunEntry, workspace: Path) -> pd.DataFrame:
     """A row per forget question, the one that may leak most first; the numbers of leaks stand before the others."""
     asked = _asked(workspace)
     measured = Results({entry.name: entry.rows}).questions(entry.name)
@@ -105,7 +135,7 @@ def _uppers(quantity: str) -> list[str]:
     return uppers
 
 
-def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
+def worst_answers(entry: RunEntry, workspace: Path) -> pd.DataFrame:
     """For each forget question, the sampled answer with the highest score; the highest of all questions comes first.
 
     The 0/1 score decides, then the score whose distribution is bounded; among equals the answer drawn most often. An

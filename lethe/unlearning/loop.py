@@ -28,7 +28,7 @@ from lethe.models.likelihood import forward
 from lethe.models.training import SCRATCH, Team, batches, optimise, precision, resumable
 from lethe.registry import METHODS
 from lethe.unlearning import protocol
-from lethe.unlearning.protocol import Before, Method, MethodParams, Rows, Step
+from lethe.unlearning.protocol import Before, Method, MethodParams, Step, StepRows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -56,13 +56,38 @@ def unlearn(
     padding : The token that fills rows of a batch.
     label : Names the run in progress and errors.
     """
-    run = _Loop(model, forget, retain, recipe, params, padding, second, watch)
+    run = _Loop(
+        model,
+        forget,
+        retain,
+        recipe,
+        params,
+        padding,
+        second,
+        watch,
+    )
     alternatives = [_plain(answers) for answers in second or ()]
     rows = digest([*_plain(forget), *_plain(retain), *alternatives])
     modules = (__name__, module_of(METHODS[params.loss]))
-    saved_state = resumable(SCRATCH, model, recipe.compute, modules, recipe, params, rows=rows)
+    saved_state = resumable(
+        SCRATCH,
+        model,
+        recipe.compute,
+        modules,
+        recipe,
+        params,
+        rows=rows,
+    )
     history = optimise(
-        model, run.steps, run.loss, recipe, params.lr, label, run.after, saved_state, run
+        model,
+        run.steps,
+        run.loss,
+        recipe,
+        params.lr,
+        label,
+        run.after,
+        saved_state,
+        run,
     )
     if saved_state:
         saved_state.clear()
@@ -113,7 +138,7 @@ class _Loop:
         self.end = forget[0].answer[-1]
         if watch is not None:
             watch(model, -1)
-        self.method.prepare(protocol.Run(model, len(self.steps), self.method_draws))
+        self.method.prepare(protocol.UnlearningRun(model, len(self.steps), self.method_draws))
         with evaluating(model), precision(model, recipe.compute):
             self.before = ModelBefore(model, self.method, recipe, padding, [*forget, *retain])
             self.forget = Pool(self.before, forget)
@@ -181,11 +206,13 @@ class _Loop:
         return self.retain_draws, self.method_draws, self.token_draws
 
     def state(self) -> dict[str, object]:
+        """What a later process needs besides weights and optimiser: generators, the method's state, the records."""
         generators = [generator.bit_generator.state for generator in self._generators]
         watched = self.watch.records if self.watch else []
         return {"generators": generators, "method": self.method.state(), "watched": watched}
 
     def restore(self, state: Mapping[str, object]) -> None:
+        """Go on from what `state` returned."""
         saved = cast("list[dict]", state["generators"])
         for generator, generator_state in zip(self._generators, saved, strict=True):
             generator.bit_generator.state = generator_state
@@ -202,7 +229,7 @@ def with_entropy(
     values: dict[str, torch.Tensor],
     step: Step,
     entropy: Entropy | None,
-    continuations: Rows | None = None,
+    continuations: StepRows | None = None,
 ) -> dict[str, torch.Tensor]:
     """The method's scalars with the entropy terms added to the loss and listed by name.
 
@@ -225,7 +252,7 @@ def with_entropy(
     return {**values, "loss": total}
 
 
-def _entropy_of(rows: Rows, positions: Positions) -> torch.Tensor:
+def _entropy_of(rows: StepRows, positions: Positions) -> torch.Tensor:
     """The mean entropy at the positions that predict a token of the answer, or of the whole row without its padding."""
     if positions == "answer":
         return rows.forward.entropy
@@ -242,7 +269,9 @@ class Pool:
         if scored and before.scored:
             self.scores = reference_log_probs(before.model, examples, before.size, before.padding)
 
-    def rows(self, picked: np.ndarray, place: np.ndarray, second: Rows | None = None) -> Rows:
+    def rows(
+        self, picked: np.ndarray, place: np.ndarray, second: StepRows | None = None
+    ) -> StepRows:
         """The part ``place`` of the rows that a step ``picked``."""
         whole = protocol.TokenCounts(tuple(self.examples[row].counted for row in picked))
         part = picked[place]
@@ -343,12 +372,19 @@ class ModelBefore:
         self,
         examples: Sequence[Example],
         scores: torch.Tensor | None = None,
-        second: Rows | None = None,
+        second: StepRows | None = None,
         whole: protocol.TokenCounts | None = None,
-    ) -> Rows:
+    ) -> StepRows:
         """The rows of a step, or of a part of a step whose counts are ``whole``."""
         batch = collate(examples, self.padding, self.model.device)
-        return Rows(self.model, batch, self.before, scores, second, whole)
+        return StepRows(
+            self.model,
+            batch,
+            self.before,
+            scores,
+            second,
+            whole,
+        )
 
 
 def in_groups(examples: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:

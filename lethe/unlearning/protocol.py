@@ -3,7 +3,7 @@
 A method minimises L = gamma F(forget) + w R(retain); the loop (`lethe.unlearning.loop`) adds the entropy terms. The class
 may use the model's pass over a batch, the same pass of the model before unlearning, hidden states of both, and second
 answers to the forget questions (refusals, alternatives). The class may keep state between steps. Published losses use a
-token mean, a sum per row, or a mean per row; `Rows` offers the parts of each.
+token mean, a sum per row, or a mean per row; `StepRows` offers the parts of each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from lethe.config.fields import Place, Positive, Weight, WithParams
 from lethe.config.schema import MethodParams
 from lethe.io.artifacts import Row
-from lethe.models.encoding import IGNORED, Batch, Encoder, Example, collate
+from lethe.models.encoding import IGNORED, Encoder, Example, TokenBatch, collate
 from lethe.models.likelihood import Forward, block_output, forward, from_logits, number_of_blocks
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ __all__ = [
     "Needs",
     "Place",
     "Positive",
-    "Rows",
-    "Run",
     "Step",
+    "StepRows",
+    "UnlearningRun",
     "Weight",
 ]
 
@@ -78,14 +78,14 @@ class Frozen:
     def __init__(self, model: PreTrainedModel):
         self.model = model
 
-    def forward(self, batch: Batch) -> Forward:
+    def forward(self, batch: TokenBatch) -> Forward:
         """The pass of the model over a batch."""
         import torch
 
         with torch.no_grad():
             return forward(self.model, batch)
 
-    def hidden(self, batch: Batch, block: int) -> torch.Tensor:
+    def hidden(self, batch: TokenBatch, block: int) -> torch.Tensor:
         """(B, T, D) the output of one block."""
         import torch
 
@@ -119,15 +119,15 @@ class Values:
             for example, of_row, places in zip(group, values, on_answer, strict=True):
                 self.by_row[example.prompt + example.answer] = of_row[places].cpu()
 
-    def forward(self, batch: Batch) -> Forward:
+    def forward(self, batch: TokenBatch) -> Forward:
         """The pass over a batch of known rows, from their logits."""
         return from_logits(self._spread(batch, batch.labels[:, 1:] != IGNORED), batch)
 
-    def hidden(self, batch: Batch, block: int) -> torch.Tensor:
+    def hidden(self, batch: TokenBatch, block: int) -> torch.Tensor:
         """(B, T, D) the states of a batch of known rows, 0 outside the answers."""
         return self._spread(batch, batch.labels != IGNORED)
 
-    def _spread(self, batch: Batch, on_answer: torch.Tensor) -> torch.Tensor:
+    def _spread(self, batch: TokenBatch, on_answer: torch.Tensor) -> torch.Tensor:
         import torch
 
         rows = []
@@ -140,7 +140,7 @@ class Values:
         return spread
 
 
-class Rows:
+class StepRows:
     """Rows of one step; each pass is computed at its first use. ``batch`` holds the encoded rows. The passes of the model
     ``before`` unlearning, ``reference_log_probs`` (B,) and ``second``, the same questions with the drawn second answers, are
     there if `Needs` requests them. ``whole`` has the counts of all rows of the step, if these rows are a part of them."""
@@ -148,10 +148,10 @@ class Rows:
     def __init__(
         self,
         model: PreTrainedModel,
-        batch: Batch,
+        batch: TokenBatch,
         before: Frozen | Values | None = None,
         reference_log_probs: torch.Tensor | None = None,
-        second: Rows | None = None,
+        second: StepRows | None = None,
         whole: TokenCounts | None = None,
     ):
         self.model = model
@@ -185,7 +185,7 @@ class Rows:
         return self._reference_log_probs
 
     @property
-    def second(self) -> Rows:
+    def second(self) -> StepRows:
         """The questions of these rows, each with a second answer."""
         if self._second is None:
             raise LookupError("no second answers: the method's `needs` must request them")
@@ -231,8 +231,8 @@ class Done:
 class Step(Done):
     """One step, or a part of one, with its forget rows and, if any term needs them, its retain rows."""
 
-    forget: Rows
-    retain: Rows | None
+    forget: StepRows
+    retain: StepRows | None
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class Before:
 
 
 @dataclass(frozen=True)
-class Run:
+class UnlearningRun:
     """The state before the first step: the model, the number of steps, and a generator for the method's own draws."""
 
     model: PreTrainedModel
@@ -288,7 +288,7 @@ class Method(WithParams[P]):
         """The second answers to all rows; override for answers that the model before unlearning writes."""
         return [self.second_answers(row) for row in rows]
 
-    def prepare(self, run: Run) -> None:
+    def prepare(self, run: UnlearningRun) -> None:
         """Called before the first step."""
 
     @property
@@ -301,17 +301,17 @@ class Method(WithParams[P]):
         """The weight w of the retain term at this step."""
         return self.params.retain_weight
 
-    def forget_share(self, rows: Rows) -> float:
+    def forget_share(self, rows: StepRows) -> float:
         """The weight of ``rows`` in the step's F; 1 if the step is not divided into parts."""
         return rows.share(self.forget_mean)
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
+    def forget_loss(self, rows: StepRows) -> torch.Tensor:
         """F, a scalar to minimise."""
         raise NotImplementedError(
             f"{type(self).__module__} does not define the method `forget_loss`"
         )
 
-    def retain_loss(self, rows: Rows) -> torch.Tensor:
+    def retain_loss(self, rows: StepRows) -> torch.Tensor:
         """R: the token mean of the retain rows' NLL, or of KL(reference || model), according to ``retain_loss``."""
         if self.params.retain_loss == "kl":
             return kl_from_reference(rows)
@@ -342,11 +342,11 @@ class Method(WithParams[P]):
         """The block of the model before unlearning whose states the method reads; None if it reads logits."""
         return None
 
-    def after_epoch(self, epoch: int, retain: Iterable[Rows]) -> None:
+    def after_epoch(self, epoch: int, retain: Iterable[StepRows]) -> None:
         """Called after each epoch; ``retain`` has all retain rows in batches, in evaluation mode, without a gradient."""
 
 
-def kl_from_reference(rows: Rows) -> torch.Tensor:
+def kl_from_reference(rows: StepRows) -> torch.Tensor:
     """KL(reference || model): the token mean over answer positions of sum_v ref_v (ln ref_v - ln cur_v)."""
     current = rows.forward.logits.float().log_softmax(-1)
     reference = rows.reference.logits.float().log_softmax(-1)

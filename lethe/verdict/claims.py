@@ -2,12 +2,10 @@
 where two intervals are disjoint; all hold together with probability 1 - alpha, split evenly (Bonferroni).
 """
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,13 +19,12 @@ from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from lethe.statistics.leak_trees import Certificates
 from lethe.text import label, listing, shares
+from lethe.verdict.claim import Claim, Claims, Outcome, Row
 
 METHOD = "answer trees, Poisson sample of the rest"
 EXACT_BOUNDS = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
 MORE_THAN_RETRAIN = "Unlearning left more leakage than Retrain has by chance"
 Measure = Callable[[Model, float], Interval | None]
-Verdict = Literal["holds", "the opposite holds", "did not show"]
-VERDICTS: tuple[Verdict, ...] = ("holds", "the opposite holds", "did not show")
 Pairs = list[tuple[Model, Model]]
 
 
@@ -112,57 +109,88 @@ def mean_leak_interval(
     pooled = pooled_leak(questions, alpha / 2, rounding)
     m = len(questions)
     _, first = questions[0]
-    seen = math.fsum(masses.leak + remainder.leaks / first.rho for masses, remainder in questions)
+    leaks = []
+    sampled = 0
+    for masses, remainder in questions:
+        leaks.append(masses.leak + remainder.leaks / first.rho)
+        sampled += remainder.sampled
+    mean = math.fsum(leaks) / m
     certain = math.fsum(lowers) / m
     lower = min(pooled.upper, max(pooled.lower_sampled, certain))
-    value = min(pooled.upper, max(lower, seen / m))
-    n = sum(remainder.sampled for _, remainder in questions)
-    return Interval(value, lower, pooled.upper, n, alpha, METHOD, pooled.assumes)
+    return Interval(
+        value=min(pooled.upper, max(lower, mean)),
+        lower=lower,
+        upper=pooled.upper,
+        n=sampled,
+        alpha=alpha,
+        method=METHOD,
+        assumes=pooled.assumes,
+    )
 
 
 def _joined(model: Model, exact: Certificates) -> bool:
     """Whether the exact bounds are about the questions that were sampled, with the probabilities of the model itself."""
-    if exact.how.note or not all(tree.rho for tree in exact.trees):
-        return False  # a note: the bounds are of probabilities as one machine computes them
+    if exact.how.note:  # the bounds are of probabilities as one machine computes them
+        return False
+    if model.stale_exact:
+        return False
+    if not all(tree.rho for tree in exact.trees):
+        return False
     asked: set[str] = set()
     for part in answer_parts(model.answers, "forget", ()):
         asked.update(part["prompt_id"].unique())
-    return {tree.id for tree in exact.trees} == asked - set(model.unjudged)
+    walked = {tree.id for tree in exact.trees}
+    return walked == asked - set(model.unjudged)
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """``measure(model, alpha)`` returns an interval, or None if the model's artifacts do not allow one."""
+    """What a claim measures, in words, and how.
+
+    ``measure(model, alpha)`` returns an interval, or None if the model's artifacts do not allow one. ``show`` makes texts
+    of both ends of the interval, each rounded outward.
+    """
 
     words: str
     measure: Measure
-    show: Callable[[Bound, Bound], Iterable[str]]  # both ends of the interval, each rounded outward
+    show: Callable[[Bound, Bound], Iterable[str]]
 
     def worded(self, interval: Interval) -> str:
-        return " to ".join(self.show(*interval.bounds()))
+        """Both ends of an interval as text."""
+        lower, upper = interval.bounds()
+        return " to ".join(self.show(lower, upper))
 
 
 def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
-    """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge."""
-    narrowed = f", narrowed by {EXACT_BOUNDS} where there are any" if exactly else ""
-    words = f"share of sampled {answers} with {label(scorer)}{narrowed}"
-    return Quantity(
-        words, lambda model, alpha: share_that_leaks(model, scorer, alpha, exactly), shares
-    )
+    """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge.
+
+    ``exactly``: bounds of answer trees narrow the interval where they are about the same answers.
+    """
+
+    def measure(model: Model, alpha: float) -> Interval | None:
+        return share_that_leaks(model, scorer, alpha, exactly)
+
+    words = f"share of sampled {answers} with {label(scorer)}"
+    if exactly:
+        words += f", narrowed by {EXACT_BOUNDS} where there are any"
+    return Quantity(words, measure, shares)
 
 
 def mean_score(split: str, scorer: str, answers: str = "") -> Quantity:
-    """The expected score of a sampled answer, averaged over the questions of a split."""
-    words = f"mean {label(scorer)} of sampled {answers or f'{split} answers'}"
+    """The expected score of a sampled answer, in [0, 1], averaged over the questions of a split."""
+    measured = answers or f"{split} answers"
+    words = f"mean {label(scorer)} of sampled {measured}"
     return Quantity(words, _measure(split, scorer, many_prompts.mean_interval), _numbers)
 
 
 def spread(scorer: str, question: str = "forget question") -> Quantity:
-    """The standard deviation of a score within a forget question, as root mean square over questions."""
+    """The standard deviation of a score within a forget question, as root mean square over questions.
+
+    Its intervals are of the mean variance; the ends that are shown are their square roots.
+    """
     words = f"standard deviation of {label(scorer)} within a {question}, root mean square over questions"
-    return Quantity(
-        words, _measure("forget", scorer, many_prompts.within_variance_interval), _roots
-    )
+    measure = _measure("forget", scorer, many_prompts.within_variance_interval)
+    return Quantity(words, measure, _roots)
 
 
 def diversity(split: str) -> Quantity:
@@ -174,10 +202,13 @@ def diversity(split: str) -> Quantity:
         distinct: list[int] = []
         size: list[int] = []
         for part in answer_parts(model.answers, split, ["text"]):
-            drawn = part[part["sample"] >= 0].groupby("prompt_id", sort=False)["text"]
+            sampled = part[part["sample"] >= 0]
+            drawn = sampled.groupby("prompt_id", sort=False)["text"]
             distinct += drawn.nunique().tolist()
             size += drawn.size().tolist()
-        return many_prompts.distinct_share_interval(distinct, size, alpha) if size else None
+        if not size:
+            return None
+        return many_prompts.distinct_share_interval(distinct, size, alpha)
 
     words = f"expected distinct answers for each answer drawn to a {split} question"
     return Quantity(words, measure, shares)
@@ -186,9 +217,13 @@ def diversity(split: str) -> Quantity:
 def _measure(
     split: str, scorer: str, interval: Callable[[many_prompts.Groups, float], Interval]
 ) -> Measure:
+    """The interval of the scores of a split; None where they are too few, or nothing is claimed of the answers."""
+
     def measure(model: Model, alpha: float) -> Interval | None:
         groups = scored(model.answers, split, scorer)
-        return interval(groups, alpha) if enough(groups) and not model.refused else None
+        if model.refused or not enough(groups):
+            return None
+        return interval(groups, alpha)
 
     return measure
 
@@ -200,69 +235,46 @@ def _numbers(*ends: Bound) -> Iterable[str]:
 def _roots(*ends: Bound) -> Iterable[str]:
     """The square roots of ends, such as standard deviations of ends of a variance."""
     for end in ends:
-        yield replace(end, value=math.sqrt(end.value)).number()
-
-
-@dataclass(frozen=True)
-class Row:
-    subject: str
-    verdict: Verdict
-    sentence: str
-
-
-@dataclass(frozen=True)
-class Claim:
-    title: str
-    measured: str
-    rows: list[Row]
-
-    @property
-    def summary(self) -> str:
-        """In how many models the claim came out how."""
-        counts = Counter(row.verdict for row in self.rows)
-        parts = []
-        for verdict in VERDICTS:
-            if counts[verdict]:
-                parts.append(f"{verdict} in {counts[verdict]} of {len(self.rows)}")
-        return "; ".join(parts) + "."
-
-
-@dataclass(frozen=True)
-class Findings:
-    """All claims of a run. The intervals behind them hold together with probability 1 - ``alpha``."""
-
-    claims: list[Claim]
-    alpha: float
-    comparisons: int
-    level: float  # the alpha of each interval
+        root = replace(end, value=math.sqrt(end.value))
+        yield root.number()
 
 
 class _Question(NamedTuple):
     """A claim before the measurement: ``expected`` is the outcome that the claim predicts for the first of each pair."""
 
+    key: str
     title: str
     quantity: Quantity
     expected: many_prompts.Outcome
     pairs: Pairs
 
 
-def findings(run: Run) -> Findings:
+def findings(run: Run) -> Claims:
     """Every claim that the models of this run can test."""
     # `Run.missing` names the models without answers, and the verdicts those whose answers carry no claim.
     claimable = [model for model in run.models if model.answers and not model.refused]
     sampled = replace(run, models=claimable)
-    questions = [question for question in _questions(sampled) if question.pairs]
-    comparisons = sum(len(question.pairs) for question in questions)
+    questions = []
+    comparisons = 0
+    for question in _questions(sampled):
+        if question.pairs:
+            questions.append(question)
+            comparisons += len(question.pairs)
     alpha = run.params.metrics.alpha
-    level = alpha / (2 * comparisons) if comparisons else alpha
+    level = alpha
+    if comparisons:
+        level = alpha / (2 * comparisons)  # a comparison has two intervals (Bonferroni)
+
     claims = []
     hidden_leaks = _hidden_claim(sampled)
     if hidden_leaks:
         claims.append(hidden_leaks)
     for question in questions:
-        rows = [_compared(question, left, right, level) for left, right in question.pairs]
-        claims.append(Claim(question.title, question.quantity.words, rows))
-    return Findings(claims, alpha, comparisons, level)
+        rows = []
+        for left, right in question.pairs:
+            rows.append(_compared(question, left, right, level))
+        claims.append(Claim(question.key, question.title, question.quantity.words, rows))
+    return Claims(claims, alpha, comparisons, level)
 
 
 def _questions(run: Run) -> Iterator[_Question]:
@@ -270,40 +282,48 @@ def _questions(run: Run) -> Iterator[_Question]:
     metrics = run.params.metrics
     beside_base = _against(run.role("base"), run.subjects)
     beside_retrain = _against(run.role("retrain"), run.subjects)
-    entropy, adaptive = matched_pairs(run), adaptive_pairs(run)
-    # With a stopping rule n depends on the answers, and no interval for a fixed n holds.
-    if run.params.sample.stop == "fixed":
-        leak, _ = judged_by(run)
-        graded = mean_score("forget", metrics.leak, run.words.answers)
-        width = spread(metrics.leak, run.words.forget_question)
-        yield _Question(MORE_THAN_RETRAIN, leak, "higher", beside_retrain)
-        yield _Question("Unlearning lowered the leakage of Base", leak, "lower", beside_base)
-        title = "Entropy optimisation narrows the leakage, against its matched control"
-        yield _Question(title, width, "lower", entropy)
-        title = "Entropy optimisation lowers the mean leakage, likewise"
-        yield _Question(title, graded, "lower", entropy)
-        yield _Question("Adaptive temperature narrows the leakage", width, "lower", adaptive)
-        yield _Question("Adaptive temperature lowers the mean leakage", graded, "lower", adaptive)
+    entropy = matched_pairs(run)
+    adaptive = adaptive_pairs(run)
+    leak, _ = judged_by(run)
+    graded = mean_score("forget", metrics.leak, run.words.answers)
+    width = spread(metrics.leak, run.words.forget_question)
+    title = MORE_THAN_RETRAIN
+    yield _Question("more_than_retrain", title, leak, "higher", beside_retrain)
+    title = "Unlearning lowered the leakage of Base"
+    yield _Question("less_than_base", title, leak, "lower", beside_base)
+    title = "Entropy optimisation narrows the leakage, against its matched control"
+    yield _Question("entropy_narrows", title, width, "lower", entropy)
+    title = "Entropy optimisation lowers the mean leakage, likewise"
+    yield _Question("entropy_lowers", title, graded, "lower", entropy)
+    title = "Adaptive temperature narrows the leakage"
+    yield _Question("adaptive_narrows", title, width, "lower", adaptive)
+    title = "Adaptive temperature lowers the mean leakage"
+    yield _Question("adaptive_lowers", title, graded, "lower", adaptive)
     for split in ("retain", "world"):
         title = f"Adaptive temperature costs diversity on {split} questions"
-        yield _Question(title, diversity(split), "lower", adaptive)
+        yield _Question(f"adaptive_costs_{split}", title, diversity(split), "lower", adaptive)
     plain = [model for model in run.subjects if model.adaptive_threshold is None]
     title = "Unlearning costs diversity on retain questions"
-    yield _Question(title, diversity("retain"), "lower", _against(run.role("base"), plain))
+    plain_beside_base = _against(run.role("base"), plain)
+    yield _Question("costs_diversity", title, diversity("retain"), "lower", plain_beside_base)
     utility = mean_score("retain", metrics.utility_scorer)
-    yield _Question("Unlearning costs utility on retain questions", utility, "lower", beside_base)
+    title = "Unlearning costs utility on retain questions"
+    yield _Question("costs_utility", title, utility, "lower", beside_base)
 
 
 def judged_by(run: Run) -> tuple[Quantity, bool]:
     """The quantity that measures leakage: the share of leaking answers under a 0/1 scorer (True), else the mean score."""
     if not run.binary:
         return mean_score("forget", run.params.metrics.leak, run.words.answers), False
-    has_samples_of_trees = False
-    for model in run.models:
-        if model.exact and any(tree.rho for tree in model.exact.trees):
-            has_samples_of_trees = True
-    exactly = has_samples_of_trees and judged_exactly(run.params)
+    exactly = judged_exactly(run.params) and any(map(_has_samples_of_trees, run.models))
     return leak_share(run.binary, exactly, run.words.answers), True
+
+
+def _has_samples_of_trees(model: Model) -> bool:
+    """Whether the rest of one of the model's answer trees was sampled."""
+    if not model.exact or model.stale_exact:
+        return False
+    return any(tree.rho for tree in model.exact.trees)
 
 
 def matched_pairs(run: Run) -> Pairs:
@@ -351,11 +371,15 @@ def hidden(model: Model) -> Hidden | None:
         greedy = question.numbers.estimate("leak", "greedy")
         if sampled is None or greedy is None:
             continue
+        share = sampled
         # Where the judge's error was measured, a verdict alone does not prove a leak: the true share must exceed 0.
         proved = _proved(question)
-        share = sampled if proved is None else proved
+        if proved is not None:
+            share = proved
         leaks.append(share > 0 and greedy == 0)
-    return Hidden(sum(leaks), len(leaks)) if leaks else None
+    if not leaks:
+        return None
+    return Hidden(leaking=sum(leaks), questions=len(leaks))
 
 
 def _proved(question: Question) -> float | None:
@@ -367,52 +391,74 @@ def _proved(question: Question) -> float | None:
 
 
 def _against(reference: Model | None, models: list[Model]) -> Pairs:
-    return [(model, reference) for model in models] if reference else []
+    """Each model with the reference; no pair without one."""
+    if reference is None:
+        return []
+    return [(model, reference) for model in models]
 
 
 def _compared(question: _Question, left: Model, right: Model, alpha: float) -> Row:
-    a = question.quantity.measure(left, alpha)
-    b = question.quantity.measure(right, alpha)
-    if a is None or b is None:
-        lacking = [model.name for model, interval in ((left, a), (right, b)) if interval is None]
+    """What the intervals of two models, each at ``alpha``, say of a claim on the first."""
+    quantity = question.quantity
+    interval_of_left = quantity.measure(left, alpha)
+    interval_of_right = quantity.measure(right, alpha)
+    lacking = []
+    if interval_of_left is None:
+        lacking.append(left.name)
+    if interval_of_right is None:
+        lacking.append(right.name)
+    if interval_of_left is None or interval_of_right is None:
         sentence = f"{left.name}: cannot be decided without such answers of {listing(lacking)}."
         return Row(left.name, "did not show", sentence)
-    worded = question.quantity.worded
-    sentence = f"{left.name} {worded(a)}, {right.name} {worded(b)}."
-    outcome = many_prompts.compare(a, b)
+    of_left = quantity.worded(interval_of_left)
+    of_right = quantity.worded(interval_of_right)
+    sentence = f"{left.name} {of_left}, {right.name} {of_right}."
+    outcome = many_prompts.compare(interval_of_left, interval_of_right)
+    shown: Outcome = "the opposite holds"
     if outcome == "not shown":
-        return Row(left.name, "did not show", sentence)
-    shown: Verdict = "holds" if outcome == question.expected else "the opposite holds"
-    return Row(left.name, shown, sentence)
+        shown = "did not show"
+    elif outcome == question.expected:
+        shown = "holds"
+    return Row(left.name, shown, sentence, interval_of_left, interval_of_right)
 
 
 def _hidden_claim(run: Run) -> Claim | None:
     """The claim that sampling finds hidden leaks, beyond Retrain by Fisher's exact test over questions, Bonferroni."""
     words = run.words
+    by_chance = None
+    in_retrain = ""
     retrain = run.role("retrain")
-    by_chance = hidden(retrain) if retrain else None
+    if retrain:
+        by_chance = hidden(retrain)
+        if by_chance:
+            in_retrain = f", {retrain.name} in {by_chance.leaking} of {by_chance.questions}"
     level = run.params.metrics.alpha / max(1, len(run.subjects))
     rows = []
     for model in run.subjects:
         found = hidden(model)
         if found is None:
             continue
-        sentence = f"{model.name} in {found.leaking} of {found.questions} {words.question}s"
-        if retrain and by_chance:
-            sentence += f", {retrain.name} in {by_chance.leaking} of {by_chance.questions}"
-        shown: Verdict = "holds" if _has_more(found, by_chance, level) else "did not show"
-        rows.append(Row(model.name, shown, f"{sentence}."))
+        in_model = f"{model.name} in {found.leaking} of {found.questions} {words.question}s"
+        shown: Outcome = "did not show"
+        if _has_more(found, by_chance, level):
+            shown = "holds"
+        rows.append(Row(model.name, shown, f"{in_model}{in_retrain}."))
     if not rows:
         return None
+
     title = f"Samples show {words.leakage} that greedy answers do not"
     if by_chance:
         title = f"More {words.question}s {words.asked_leak} in samples alone than with Retrain"
     hides = f"{words.question}s whose greedy answer does not {words.leak} while"
     measured = f"{hides} a sampled answer does (counted, not estimated)"
-    questions = itertools.chain.from_iterable(model.questions for model in run.subjects)
-    if any(_proved(question) is not None for question in questions):
+    if any(map(_has_proof, run.subjects)):
         measured = f"{hides} the bound with the judge’s error proves {words.proved}"
-    return Claim(title, measured, rows)
+    return Claim("hidden_leaks", title, measured, rows)
+
+
+def _has_proof(model: Model) -> bool:
+    """Whether the judge's error was measured for one of the model's questions."""
+    return any(_proved(question) is not None for question in model.questions)
 
 
 def _has_more(found: Hidden, by_chance: Hidden | None, level: float) -> bool:
@@ -421,5 +467,7 @@ def _has_more(found: Hidden, by_chance: Hidden | None, level: float) -> bool:
         return found.leaking > 0
     from scipy.stats import fisher_exact
 
-    table = [[counts.leaking, counts.questions - counts.leaking] for counts in (found, by_chance)]
+    table = []
+    for counts in (found, by_chance):
+        table.append([counts.leaking, counts.questions - counts.leaking])
     return bool(fisher_exact(table, alternative="greater").pvalue <= level)

@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 
 from lethe.results.ends import Ends
-from lethe.verdict.rules import Verdict, decide
+from lethe.verdict.rules import decide
+from lethe.verdict.verdict import Verdict
 
 # Words of `lethe.verdict.rules.sentence` for windows.
-WORDS = {"does": "comes out in", "do": "come out in", "may": "may come out in", "some": "above 0"}
-WORDS |= {
+WORDS = {
+    "does": "comes out in",
+    "do": "come out in",
+    "may": "may come out in",
+    "some": "above 0",
     "question": "window",
     "questions": "windows",
     "leaks": "extractable",
@@ -21,9 +25,6 @@ def verdict_of(
     alpha: float,
     tau: float,
     models: int = 1,
-    look: int = 1,
 ) -> Verdict:
     """The word on a text: whether some window comes out more often than tau beyond the reference models."""
-    return decide(
-        subject, references, alpha=alpha, tau=tau, models=models, look=look, planned=False
-    )
+    return decide(subject, references, alpha=alpha, tau=tau, models=models, planned=False)

@@ -32,7 +32,8 @@ from lethe.models.training import batches
 if TYPE_CHECKING:
     from lethe.audits.unlearning_game.rounds import Job
 
-WEIGHTS, LOGITS = "model.safetensors", "logits.npy"
+WEIGHTS = "model.safetensors"
+LOGITS = "logits.npy"
 CEILING = 10.0  # on F^(-1/4): without a ceiling the noise on a weight with zero information would be infinite
 # name -> (blocks per stage, width of the first stage); each later stage doubles the width and halves the image
 NETWORKS = {
@@ -67,7 +68,14 @@ class Block(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int):
         super().__init__()
-        self.first = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.first = nn.Conv2d(
+            inputs,
+            outputs,
+            3,
+            stride=stride,
+            padding=1,
+            bias=False,
+        )
         self.first_norm = nn.BatchNorm2d(outputs)
         self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.second_norm = nn.BatchNorm2d(outputs)
@@ -85,12 +93,19 @@ class Block(nn.Module):
 class ResNet(nn.Module):
     """A network from (batch, channels, height, width) to logits (batch, classes); the last layer is ``final``."""
 
-    def __init__(self, blocks: tuple[int, ...], width: int, channels: int, classes: int):
+    def __init__(
+        self,
+        blocks: tuple[int, ...],
+        width: int,
+        channels: int,
+        classes: int,
+    ):
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
         )
-        layers, inputs = [], width
+        layers = []
+        inputs = width
         for stage, count in enumerate(blocks):
             outputs = width * 2**stage
             for block in range(count):
@@ -106,7 +121,13 @@ class ResNet(nn.Module):
         return self.final(self.features(images))
 
 
-def build(name: str, channels: int, classes: int, seed: int, private: bool = False) -> ResNet:
+def build(
+    name: str,
+    channels: int,
+    classes: int,
+    seed: int,
+    private: bool = False,
+) -> ResNet:
     """Build a freshly initialised network; equal arguments give equal weights, whatever torch's global seed is."""
     if name not in NETWORKS:
         raise BadValue("network", name, f"one of {', '.join(NETWORKS)}")
@@ -143,7 +164,11 @@ def device() -> torch.device:
 
 
 def learn(
-    data: Points, classes: int, recipe: ImageLearning, privacy: Privacy | None, seed: int
+    data: Points,
+    classes: int,
+    recipe: ImageLearning,
+    privacy: Privacy | None,
+    seed: int,
 ) -> ResNet:
     """Train a fresh network; equal arguments give equal weights on the CPU."""
     network = build(recipe.network, data.images.shape[1], classes, seed, privacy is not None).to(
@@ -158,7 +183,14 @@ def learn(
         weight_decay=recipe.weight_decay,
     )
     if privacy is not None:
-        return _learn_privately(network, optimiser, data, recipe, privacy, seed)
+        return _learn_privately(
+            network,
+            optimiser,
+            data,
+            recipe,
+            privacy,
+            seed,
+        )
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, recipe.milestones)
     last = 0
     for epoch, rows in batches(len(data), recipe.batch, recipe.epochs, np.random.default_rng(seed)):
@@ -325,7 +357,12 @@ def ft_final(task: Task[Descent]) -> ResNet:
         return cross_entropy(task.learned.final(features[rows]), task.retain.labels[rows])
 
     descend(
-        task.learned, task.learned.final.parameters(), loss, len(features), task.settings, task.seed
+        task.learned,
+        task.learned.final.parameters(),
+        loss,
+        len(features),
+        task.settings,
+        task.seed,
     )
     return task.learned
 
@@ -340,7 +377,10 @@ def retr_final(task: Task[Descent]) -> ResNet:
 
 def neg_grad(task: Task[NegGrad]) -> ResNet:
     """NegGrad: descend ``retain_weight`` times the retain loss minus the forget loss (Golatkar et al. 2020)."""
-    network, retain, forget, settings = task.learned, task.retain, task.forget, task.settings
+    network = task.learned
+    retain = task.retain
+    forget = task.forget
+    settings = task.settings
     draws = np.random.default_rng([task.seed, 1])
 
     def loss(rows: np.ndarray) -> Tensor:
@@ -351,7 +391,14 @@ def neg_grad(task: Task[NegGrad]) -> ResNet:
         descended = cross_entropy(network(retain.images[drawn]), retain.labels[drawn])
         return climbed + settings.retain_weight * descended
 
-    descend(network, network.parameters(), loss, len(forget), settings, task.seed)
+    descend(
+        network,
+        network.parameters(),
+        loss,
+        len(forget),
+        settings,
+        task.seed,
+    )
     return network
 
 
@@ -384,16 +431,23 @@ def make(
     if entry is None:
         network = learned(retain)
     else:
-        given = None
+        beginning = None
         if start is not None:
-            given = build(
+            beginning = build(
                 recipe.network, retain.images.shape[1], images.classes, 0, privacy is not None
             )
-            given.load_state_dict(load_file(start / WEIGHTS))
-            given.to(device())
+            beginning.load_state_dict(load_file(start / WEIGHTS))
+            beginning.to(device())
         forget = points(images, job.forget, job.labels)
         network = DEFENDERS[entry.method].unlearn(
-            Task(given, retain, forget, learned, entry, job.seed)
+            Task(
+                beginning,
+                retain,
+                forget,
+                learned,
+                entry,
+                job.seed,
+            )
         )
     with atomic_folder(place) as folder:
         save_file(network.state_dict(), folder / WEIGHTS)

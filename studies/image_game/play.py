@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -48,12 +48,10 @@ from studies.image_game.models import (
     make,
 )
 
-SMALLEST_SPREAD = (
-    1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite
-)
-FLOOR = (
-    -15.0
-)  # lower log-probabilities add no information and would dominate the attack network's input
+# Shadow models that all agree have a spread of 0, which would make the ratio infinite.
+SMALLEST_SPREAD = 1e-3
+# Lower log-probabilities add no information and would dominate the attack network's input.
+FLOOR = -15.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,8 @@ class Correctness:
 
 def logit_confidence(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return ln p_y - ln(1 - p_y) = logit_y - logsumexp of the others, (..., n) from logits (..., n, classes)."""
-    picks, others = np.arange(len(labels)), logits.astype(np.float64)
+    picks = np.arange(len(labels))
+    others = logits.astype(np.float64)
     others[..., picks, labels] = -np.inf
     return logits[..., picks, labels].astype(np.float64) - logsumexp(others, axis=-1)
 
@@ -118,16 +117,31 @@ def likelihood_ratio(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
     z = ln p_y - ln(1 - p_y) is about normal, and shadow models that did not learn the point give its mean mu_out(x). The
     score is the ratio of two normal densities of z - mu_out(x), fitted on the shadow points of members and of non-members.
     """
-    sides = [[one.members for one in shadows], [one.nonmembers for one in shadows]]
-    deviations = [np.concatenate([deviation(view) for view in side]) for side in sides]
-    normals = [(own.mean(), max(own.std(), SMALLEST_SPREAD)) for own in deviations]
+    inside = _Normal.fitted([model.members for model in shadows])
+    outside = _Normal.fitted([model.nonmembers for model in shadows])
 
     def score(view: View) -> np.ndarray:
-        d = deviation(view)
-        inside, outside = (-(((d - mean) / sd) ** 2) / 2 - np.log(sd) for mean, sd in normals)
-        return inside - outside
+        deviations = deviation(view)
+        return inside.log_density(deviations) - outside.log_density(deviations)
 
     return ThresholdAttack(score, shadows)
+
+
+@dataclass(frozen=True)
+class _Normal:
+    """A normal law of deviations."""
+
+    mean: float
+    sd: float
+
+    @classmethod
+    def fitted(cls, views: Sequence[View]) -> Self:
+        deviations = np.concatenate([deviation(view) for view in views])
+        return cls(deviations.mean(), max(deviations.std(), SMALLEST_SPREAD))
+
+    def log_density(self, values: np.ndarray) -> np.ndarray:
+        """The logarithm of the density up to a constant that all normal laws share."""
+        return -(((values - self.mean) / self.sd) ** 2) / 2 - np.log(self.sd)
 
 
 def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
@@ -139,21 +153,24 @@ def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    views = [view for one in shadows for view in (one.members, one.nonmembers)]
-    answers = np.concatenate(
-        [np.full(len(view.labels), i % 2 == 0, float) for i, view in enumerate(views)]
-    )
+    views = []
+    of_views = []
+    for model in shadows:
+        views += [model.members, model.nonmembers]
+        of_views.append(np.ones(len(model.members.labels)))
+        of_views.append(np.zeros(len(model.nonmembers.labels)))
+    is_member = np.concatenate(of_views)
     inputs = np.concatenate([_inputs(view) for view in views])
     labels = np.concatenate([view.labels for view in views])
     networks = {}
     warnings.filterwarnings("ignore", category=ConvergenceWarning)  # 200 epochs are enough here
     for label in np.unique(labels).tolist():
-        own = labels == label
-        if len(np.unique(answers[own])) == 2:
-            network = make_pipeline(
-                StandardScaler(), MLPClassifier((64,), alpha=1e-2, random_state=seed)
-            )
-            networks[label] = network.fit(inputs[own], answers[own])
+        of_label = labels == label
+        if len(np.unique(is_member[of_label])) < 2:
+            continue
+        perceptron = MLPClassifier((64,), alpha=1e-2, random_state=seed)
+        network = make_pipeline(StandardScaler(), perceptron)
+        networks[label] = network.fit(inputs[of_label], is_member[of_label])
 
     def score(view: View) -> np.ndarray:
         scores = np.full(len(view.labels), 0.5)
@@ -180,7 +197,8 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 def modified_entropy(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8)."""
-    probabilities, points = np.asarray(probabilities, float), np.arange(len(labels))
+    probabilities = np.asarray(probabilities, float)
+    points = np.arange(len(labels))
     p = probabilities[points, labels]
     others = xlogy(probabilities, np.maximum(1 - probabilities, LOG_FLOOR))
     others[points, labels] = 0
@@ -240,12 +258,14 @@ Measure = Callable[[results.PlayedMethod], float | None]
 class ImageGame(Game["ImageGameParams", np.ndarray, View]):
     """A unit is an image. The game observes a model's logits on the whole data set."""
 
-    unit, performs = "images", "accuracy"
+    unit = "images"
+    performs = "accuracy"
 
     def load(self) -> None:
         self.images = _images(self.settings.data)
         self.units = len(self.images)
-        pair, classes = self.settings.confused_classes, self.images.classes
+        pair = self.settings.confused_classes
+        classes = self.images.classes
         if pair is not None and (pair[0] == pair[1] or max(pair) >= classes):
             raise BadParam(
                 "confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null"
@@ -260,20 +280,22 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
         settings = self.settings
         modules = ["studies.image_game.models"]
+        libraries = ["numpy", "torch"]
+        if settings.privacy:
+            libraries += ["opacus", "dp-accounting"]
         facts: dict[str, object] = {
             "data": _content(settings.data),
             "learning": settings.learning,
             "privacy": settings.privacy,
-            "libraries": versions(
-                "numpy", "torch", *(("opacus", "dp-accounting") if settings.privacy else ())
-            ),
+            "libraries": versions(*libraries),
         }
         if method is not None:
             facts["method"] = settings.methods[method]
         return modules, facts
 
     def make(self, job: Job) -> None:
-        settings, entry = self.settings, self.settings.methods.get(job.method or "")
+        settings = self.settings
+        entry = self.settings.methods.get(job.method or "")
         make(
             self.images,
             settings.learning,
@@ -303,10 +325,11 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         return ATTACKS[name](shadows, seed)
 
     def performance(self, job: Job, units: np.ndarray) -> float:
-        return float((self.observe(job)[units].argmax(axis=1) == self.images.labels[units]).mean())
+        predicted = self.observe(job)[units].argmax(axis=1)
+        return float((predicted == self.images.labels[units]).mean())
 
     def jobs(self) -> list[Job]:
-        return [*super().jobs(), *(one.job for one in self.confused())]
+        return super().jobs() + [played.job for played in self.confused()]
 
     def confused(self) -> Iterator[Played]:
         """Yield the models of interclass confusion: half of two classes learned with swapped labels, then unlearned."""
@@ -315,7 +338,8 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
             return
         a, b = settings.confused_classes
         for pair in range(settings.pairs):
-            split, rng = self.split(pair, "original"), self.generator("confusion", pair)
+            split = self.split(pair, "original")
+            rng = self.generator("confusion", pair)
             chosen = []
             for label in (a, b):
                 images = split.learned[self.images.labels[split.learned] == label]
@@ -325,9 +349,8 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
             labels[forget] = a + b - labels[forget]
             retain = np.setdiff1d(split.learned, forget)
             for seed in range(settings.seeds):
-                start = Job(
-                    split.learned, NOTHING, self.seed("confusion", pair, "", seed), labels=labels
-                )
+                seed_of_start = self.seed("confusion", pair, "", seed)
+                start = Job(split.learned, NOTHING, seed_of_start, labels=labels)
                 for method in settings.methods:
                     job = Job(
                         retain,
@@ -337,7 +360,14 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
                         start,
                         labels,
                     )
-                    yield Played(method, pair, "confusion", seed, job, split)
+                    yield Played(
+                        method,
+                        pair,
+                        "confusion",
+                        seed,
+                        job,
+                        split,
+                    )
 
     def memorisation(self, job: Job) -> float:
         """Return the share of confused images that the model still assigns to the other class of the two."""
@@ -349,20 +379,23 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         result = super().result(outcomes, split)
         methods = {}
         for name, method in result.methods.items():
-            mine = [one for one in self.confused() if one.method == name]
+            memorised = []
+            accuracies = []
+            for played in self.confused():
+                if played.method == name:
+                    memorised.append(self.memorisation(played.job))
+                    accuracies.append(self.performance(played.job, played.split.test))
             confusion = None
-            if mine:
+            if memorised:
                 confusion = results.Confusion(
-                    score=1 - float(np.mean([self.memorisation(one.job) for one in mine])),
-                    accuracy=float(
-                        np.mean([self.performance(one.job, one.split.test) for one in mine])
-                    ),
+                    score=1 - float(np.mean(memorised)),
+                    accuracy=float(np.mean(accuracies)),
                 )
             methods[name] = replace(method, confusion=confusion)
         budget = self.settings.privacy
-        bound = (
-            group_bound(budget.epsilon, budget.delta, result.sizes["forget"]) if budget else None
-        )
+        bound = None
+        if budget:
+            bound = group_bound(budget.epsilon, budget.delta, result.sizes["forget"])
         return replace(result, methods=methods, privacy=bound)
 
 
@@ -381,20 +414,19 @@ def play_tables(
         return play(base.model_copy(update=changes), scratch, run)[0]
 
     plain, outcomes = play(base, scratch, run)
-    budgets = {
-        f"{privacy.epsilon:g}": variant(
-            privacy=privacy, learning=settings.private_learning, random_splits=False
+    budgets = {}
+    for privacy in settings.budgets:
+        budgets[f"{privacy.epsilon:g}"] = variant(
+            privacy=privacy,
+            learning=settings.private_learning,
+            random_splits=False,
         )
-        for privacy in settings.budgets
-    }
     repeated = variant(pairs=settings.repeats, random_splits=True, confused_classes=None)
     by_points = {}
     for points in settings.points:
         data = base.data.model_copy(update={"points": points})
         game = variant(data=data, random_splits=False, confused_classes=None)
-        by_points[points] = {
-            method: values.quality.value for method, values in game.methods.items()
-        }
+        by_points[points] = {name: method.quality.value for name, method in game.methods.items()}
     repeats = {method: values.by_pair for method, values in repeated.methods.items()}
     result = replace(
         plain,
@@ -407,15 +439,14 @@ def play_tables(
 
 
 def tables(budgets: dict[str, results.GameResult], repeated: results.GameResult) -> results.Tables:
-    def table(*measures: Measure) -> results.Table:
-        values, accuracy = (
-            {
-                epsilon: {name: measure(method) for name, method in game.methods.items()}
-                for epsilon, game in budgets.items()
-            }
-            for measure in measures
-        )
-        return results.Table(values, accuracy)
+    def values_of(measure: Measure) -> dict[str, dict[str, float | None]]:
+        values = {}
+        for epsilon, game in budgets.items():
+            values[epsilon] = {name: measure(method) for name, method in game.methods.items()}
+        return values
+
+    def table(measure: Measure, accuracy: Measure) -> results.Table:
+        return results.Table(values_of(measure), values_of(accuracy))
 
     def confused(part: str) -> Measure:
         return lambda method: getattr(method.confusion, part) if method.confusion else None

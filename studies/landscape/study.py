@@ -6,7 +6,7 @@ into training set and population. Finished runs stay under a hash of what decide
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -80,7 +80,8 @@ class LandscapeSettings(Section):
 
 def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
     document = read_preset(FILES, name, "landscape")
-    source, legal = f"studies/landscape/presets/{name}.yaml", "a key of the file"
+    source = f"studies/landscape/presets/{name}.yaml"
+    legal = "a key of the file"
     for key, value in map(parse, changes):
         section, last = section_of(document, key, value, source, legal)
         if last not in section:
@@ -89,7 +90,8 @@ def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
     return validate(document, source, LandscapeSettings)
 
 
-PURCHASE_FEATURES, PURCHASE_CLASSES = 600, 100
+PURCHASE_FEATURES = 600
+PURCHASE_CLASSES = 100
 GENERATED = 20_000  # rows of generated purchases by default
 INCOME = "income"  # Adult's label column
 SEPARATION = 0.5  # generated purchases: sd of a class's log-odds around each feature's base rate
@@ -100,12 +102,18 @@ Loaded = tuple[np.ndarray, np.ndarray, int, str]  # features, labels, number of 
 
 
 def load(
-    kind: str, source: str | None, points: int | None, population: float, seed: int
+    kind: str,
+    source: str | None,
+    points: int | None,
+    population: float,
+    seed: int,
 ) -> Classification:
     loaders = {"adult": _adult, "purchase100": _purchase, "digits": _digits}
     if kind not in loaders:
         raise BadValue("data.kind", kind, f"one of {', '.join(loaders)}")
-    draw, split = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
+    of_draw, of_split = np.random.SeedSequence(seed).spawn(2)
+    draw = np.random.default_rng(of_draw)
+    split = np.random.default_rng(of_split)
     features, labels, classes, note = loaders[kind](source, points, draw)
     if points is not None and not 10 <= points <= len(labels):
         raise BadValue(
@@ -117,13 +125,15 @@ def load(
         raise BadValue(
             "data.population", population, "a share that leaves at least 2 rows on each side"
         )
-    sides = rows[aside:], rows[:aside]
-    train, others = (
-        (features[part].astype(np.float32), labels[part].astype(np.int64)) for part in sides
-    )
+    train = _side(features, labels, rows[aside:])
+    others = _side(features, labels, rows[:aside])
     if kind == "adult":
         train, others = _standardised(train, others)
     return Classification(train, others, classes, note)
+
+
+def _side(features: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Side:
+    return features[rows].astype(np.float32), labels[rows].astype(np.int64)
 
 
 def _adult(source: str | None, points: int | None, rng: np.random.Generator) -> Loaded:
@@ -153,11 +163,14 @@ def _adult(source: str | None, points: int | None, rng: np.random.Generator) -> 
 def _standardised(train: Side, others: Side) -> tuple[Side, Side]:
     """Scale features to mean 0 and standard deviation 1 on the training set; constant features become 0."""
     learned = train[0].astype(float)
-    mean, sd = learned.mean(axis=0), learned.std(axis=0)
-    scaled = (
-        ((side[0] - mean) / np.where(sd > 0, sd, 1)).astype(np.float32) for side in (train, others)
-    )
-    return (next(scaled), train[1]), (next(scaled), others[1])
+    mean = learned.mean(axis=0)
+    sd = learned.std(axis=0)
+    scale = np.where(sd > 0, sd, 1)
+
+    def scaled(features: np.ndarray) -> np.ndarray:
+        return ((features - mean) / scale).astype(np.float32)
+
+    return (scaled(train[0]), train[1]), (scaled(others[0]), others[1])
 
 
 def _purchase(source: str | None, points: int | None, rng: np.random.Generator) -> Loaded:
@@ -174,7 +187,8 @@ def _purchase(source: str | None, points: int | None, rng: np.random.Generator) 
         values = pd.read_csv(path, header=None, dtype=np.int16).to_numpy()
     except (ValueError, OSError) as error:
         raise BadFile(path, f"cannot be read as Purchase-100 ({error})") from None
-    features, labels = values[:, 1:], values[:, 0] - values[:, 0].min()
+    features = values[:, 1:]
+    labels = values[:, 0] - values[:, 0].min()
     if features.shape[1] != PURCHASE_FEATURES or labels.max() >= PURCHASE_CLASSES:
         raise BadFile(
             path,
@@ -194,9 +208,8 @@ def _generated(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
     features = np.empty((rows, PURCHASE_FEATURES), np.uint8)
     for start in range(0, rows, 10_000):
         part = slice(start, start + 10_000)
-        features[part] = (
-            rng.random((len(labels[part]), PURCHASE_FEATURES), np.float32) < chances[labels[part]]
-        )
+        of_rows = chances[labels[part]]
+        features[part] = rng.random(of_rows.shape, np.float32) < of_rows
     return features, labels
 
 
@@ -228,7 +241,8 @@ Measured = dict[str, Json]  # a strategy or a whole landscape, under the keys of
 
 class Landscape:
     def __init__(self, settings: LandscapeSettings, scratch: Path = SCRATCH):
-        self.settings, self.scratch = settings, scratch
+        self.settings = settings
+        self.scratch = scratch
 
     @property
     def data(self) -> Classification:
@@ -239,15 +253,13 @@ class Landscape:
         return self.settings.delta or recommended_delta(len(self.data.train[1]))
 
     def strategies(self) -> list[Strategy]:
-        baseline, private = self.settings.baseline, self.settings.private
+        baseline = self.settings.baseline
+        private = self.settings.private
+        strategies = [Strategy(epochs, baseline.batch) for epochs in baseline.epochs]
         grid = product(private.epsilons, private.clips, private.batches, private.microbatches)
-        return [
-            *(Strategy(epochs, baseline.batch) for epochs in baseline.epochs),
-            *(
-                Strategy(private.epochs, batch, epsilon, clip, groups)
-                for epsilon, clip, batch, groups in grid
-            ),
-        ]
+        for epsilon, clip, batch, groups in grid:
+            strategies.append(Strategy(private.epochs, batch, epsilon, clip, groups))
+        return strategies
 
     def place(self, strategy: Strategy, run: int) -> Path:
         settings = self.settings
@@ -266,9 +278,16 @@ class Landscape:
         )
 
     def make(self, strategy: Strategy, run: int) -> None:
-        own, place = self.settings, self.place(strategy, run)
+        settings = self.settings
         training.make(
-            self.data, own.network, own.optimiser, own.seed, self.delta, strategy, run, place
+            self.data,
+            settings.network,
+            settings.optimiser,
+            settings.seed,
+            self.delta,
+            strategy,
+            run,
+            self.place(strategy, run),
         )
 
     def losses(self, strategy: Strategy, run: int) -> tuple[np.ndarray, np.ndarray]:
@@ -276,45 +295,52 @@ class Landscape:
             return arrays["train"], arrays["population"]
 
     def measure(self, strategy: Strategy) -> Measured:
-        alpha, runs = self.settings.alpha, []
-        every = [self.losses(strategy, run) for run in range(self.settings.runs)]
-        for run, losses in enumerate(every):
+        alpha = self.settings.alpha
+        runs = []
+        losses_of_run = [self.losses(strategy, run) for run in range(self.settings.runs)]
+        for run, losses in enumerate(losses_of_run):
             exact = audit(*losses, delta=self.delta, alpha=alpha)
             cut = audit(*losses, delta=self.delta, cut=self.delta, alpha=alpha)
             utility = read_json(self.place(strategy, run) / training.UTILITY)
-            values = (exact.epsilon_star, cut.epsilon_star, exact.epsilon_lower)
-            one = dict(
-                zip(QUANTITIES, (utility["train"], utility["population"], *values), strict=True)
-            )
+            measured: Measured = {
+                "utility_train": utility["train"],
+                "utility_population": utility["population"],
+                "epsilon_star": exact.epsilon_star,
+                "epsilon_star_cut": cut.epsilon_star,
+                "epsilon_lower": exact.epsilon_lower,
+            }
             # whether the test of fit rejects the Gaussians behind Epsilon*
             rejected = exact.fit is not None and bool(rejected_sides(exact.fit.ks_p_values))
-            runs.append({**one, "fit_rejected": rejected})
+            measured["fit_rejected"] = rejected
+            runs.append(measured)
         spreads = {}
         for name in QUANTITIES:
-            own = [one[name] for one in runs]
-            spreads[name] = {what: float(how(own)) for what, how in SPREAD.items()}
+            values = [measured[name] for measured in runs]
+            spreads[name] = {what: float(how(values)) for what, how in SPREAD.items()}
         return {
             "name": strategy.name,
             "group": strategy.group,
             **asdict(strategy),
             **spreads,
-            "fits_rejected": sum(one["fit_rejected"] for one in runs),
-            "mechanism": asdict(mechanism_epsilon(every, self.delta)),
+            "fits_rejected": sum(measured["fit_rejected"] for measured in runs),
+            "mechanism": asdict(mechanism_epsilon(losses_of_run, self.delta)),
             "runs": runs,
         }
 
     def result(self, run: Runner = in_processes) -> Measured:
         """All measured strategies; ``frontier`` has the indices of the strategies on the Pareto frontier."""
-        strategies, data = self.strategies(), self.data
-        runs = [
-            (strategy, number) for strategy in strategies for number in range(self.settings.runs)
-        ]
-        missing = {place: one for one in runs if not (place := self.place(*one)).is_dir()}
+        strategies = self.strategies()
+        data = self.data
+        missing = {}  # by place, so that two equal strategies are trained once
+        for strategy, index in product(strategies, range(self.settings.runs)):
+            place = self.place(strategy, index)
+            if not place.is_dir():
+                missing[place] = (strategy, index)
         run(self.make, list(missing.values()), "runs")
-        measured: list[Measured] = run(
-            self.measure, [(strategy,) for strategy in strategies], "Epsilon*"
-        )
-        cost, benefit = (_ends(measured, key)[1] for key in ("epsilon_star", "utility_population"))
+        arguments = [(strategy,) for strategy in strategies]
+        measured: list[Measured] = run(self.measure, arguments, "Epsilon*")
+        cost = _ends(measured, "epsilon_star").mean
+        benefit = _ends(measured, "utility_population").mean
         finite = np.flatnonzero(np.isfinite(cost))
         return {
             "data": data.note,
@@ -332,18 +358,15 @@ class Landscape:
 
     def transformed_losses(self) -> dict[str, np.ndarray]:
         strategies = self.strategies()
-        longest = max(
-            (one for one in strategies if one.epsilon is None), key=lambda one: one.epochs
-        )
-        tightest = min(
-            (one for one in strategies if one.epsilon is not None),
-            key=lambda one: one.epsilon or 0.0,
-        )
-        chosen = {"no DP": self.losses(longest, 0), "DP": self.losses(tightest, 0)}
-        names = {"no DP": longest.name, "DP": tightest.name}
-        return {
-            f"{side}: {names[side]}": Scale.of(*own).phi(own[0]) for side, own in chosen.items()
-        }
+        baselines = [strategy for strategy in strategies if strategy.epsilon is None]
+        private = [strategy for strategy in strategies if strategy.epsilon is not None]
+        longest = max(baselines, key=lambda strategy: strategy.epochs)
+        tightest = min(private, key=lambda strategy: strategy.epsilon or 0.0)
+        transformed = {}
+        for side, strategy in {"no DP": longest, "DP": tightest}.items():
+            train, population = self.losses(strategy, 0)
+            transformed[f"{side}: {strategy.name}"] = Scale.of(train, population).phi(train)
+        return transformed
 
 
 @lru_cache(maxsize=1)
@@ -362,14 +385,16 @@ def frontier(cost: np.ndarray, benefit: np.ndarray) -> np.ndarray:
 
     It is the part of the convex hull that faces low cost and high benefit (Negoescu et al. 2024, section 4.2).
     """
-    cost, benefit = np.asarray(cost, float), np.asarray(benefit, float)
+    cost = np.asarray(cost, float)
+    benefit = np.asarray(benefit, float)
     hull: list[int] = []
     for i in np.lexsort((-benefit, cost)):
         if hull and benefit[i] <= benefit[hull[-1]]:
             continue  # no lower cost and no higher benefit
         while len(hull) > 1:
             (first, last), at = hull[-2:], (cost[i], benefit[i])
-            rise, run = benefit[last] - benefit[first], cost[last] - cost[first]
+            rise = benefit[last] - benefit[first]
+            run = cost[last] - cost[first]
             if rise * (at[0] - cost[first]) > (at[1] - benefit[first]) * run:
                 break  # the last one lies above the line from the one before to this one
             hull.pop()
@@ -382,25 +407,33 @@ PLACES = 400  # points at which a marginal density is drawn
 
 def landscape(path: Path, result: Measured) -> None:
     """Every strategy's mean Epsilon* and utility with min-max bars, marginal densities of DP and no DP, the frontier."""
-    keys = ("epsilon_star", "utility_population")
-    shown = [one for one in result["strategies"] if np.isfinite(one["epsilon_star"]["mean"])]
-    groups = dict.fromkeys(one["group"] for one in shown)
+    strategies = result["strategies"]
+    shown = [strategy for strategy in strategies if np.isfinite(strategy["epsilon_star"]["mean"])]
+    of_group: dict[str, list[Measured]] = {}
+    for strategy in shown:
+        of_group.setdefault(strategy["group"], []).append(strategy)
     ratios = {"width_ratios": (4, 1), "height_ratios": (1, 4)}
-    with picture(path, 6.6, 4.8, nrows=2, ncols=2, sharex="col", sharey="row", **ratios) as (
-        _,
-        grid,
-    ):
+    panels = picture(
+        path,
+        6.6,
+        4.8,
+        nrows=2,
+        ncols=2,
+        sharex="col",
+        sharey="row",
+        **ratios,
+    )
+    with panels as (_, grid):
         (top, corner), (main, side) = grid
         corner.axis("off")
-        for group, colour, mark in zip(groups, COLOURS, MARKS, strict=False):
-            (low_x, x, high_x), (low_y, y, high_y) = (
-                _ends([one for one in shown if one["group"] == group], key) for key in keys
-            )
+        for group, colour, mark in zip(of_group, COLOURS, MARKS, strict=False):
+            epsilon = _ends(of_group[group], "epsilon_star")
+            utility = _ends(of_group[group], "utility_population")
             main.errorbar(
-                x,
-                y,
-                yerr=np.maximum([y - low_y, high_y - y], 0),
-                xerr=np.maximum([x - low_x, high_x - x], 0),
+                epsilon.mean,
+                utility.mean,
+                yerr=utility.bars(),
+                xerr=epsilon.bars(),
                 linestyle="none",
                 marker=mark,
                 markersize=4,
@@ -408,43 +441,64 @@ def landscape(path: Path, result: Measured) -> None:
                 elinewidth=0.7,
                 label=group,
             )
-        best = (
-            _ends([result["strategies"][place] for place in result["frontier"]], key)[1]
-            for key in keys
+        best = [strategies[place] for place in result["frontier"]]
+        main.plot(
+            _ends(best, "epsilon_star").mean,
+            _ends(best, "utility_population").mean,
+            color="#1c1d1f",
+            linewidth=0.9,
+            linestyle="--",
+            label="Pareto frontier",
         )
-        main.plot(*best, color="#1c1d1f", linewidth=0.9, linestyle="--", label="Pareto frontier")
         main.set(
             xlabel=f"Epsilon* (parametric, no cut, δ = {result['delta']:.2g})",
             ylabel=result["utility"],
         )
         main.set_xlim(left=-0.02 * main.get_xlim()[1])
         main.legend(loc="lower right", fontsize=7, framealpha=0.9, edgecolor="none")
-        for private, name, colour in ((False, "no DP", COLOURS[0]), (True, "DP", COLOURS[1])):
-            x, y = (
-                _ends([one for one in shown if (one["epsilon"] is not None) == private], key)[1]
-                for key in keys
-            )
+        baselines = [strategy for strategy in shown if strategy["epsilon"] is None]
+        private = [strategy for strategy in shown if strategy["epsilon"] is not None]
+        for name, drawn, colour in zip(
+            ("no DP", "DP"), (baselines, private), COLOURS, strict=False
+        ):
             style = {"color": colour, "alpha": 0.3, "linewidth": 0, "label": name}
-            for values, limits, fill in (
-                (x, main.get_xlim(), top.fill_between),
-                (y, main.get_ylim(), side.fill_betweenx),
-            ):
-                if len(set(values)) > 1:
-                    fill(*_density(values, limits), **style)
+            x = _ends(drawn, "epsilon_star").mean
+            if len(set(x)) > 1:
+                top.fill_between(*_density(x, main.get_xlim()), **style)
+            y = _ends(drawn, "utility_population").mean
+            if len(set(y)) > 1:
+                side.fill_betweenx(*_density(y, main.get_ylim()), **style)
         top.set(yticks=[], title=result["data"])
         side.set(xticks=[])
         top.legend(frameon=False, fontsize=7)
 
 
-def _ends(strategies: Sequence[Measured], key: str) -> np.ndarray:
-    return np.array([[one[key][what] for one in strategies] for what in ("min", "mean", "max")])
+@dataclass(frozen=True)
+class _Spread:
+    """A quantity of strategies, (strategies,) each: its mean over the runs, and its least and largest value."""
+
+    mean: np.ndarray
+    least: np.ndarray
+    largest: np.ndarray
+
+    def bars(self) -> np.ndarray:
+        """(2, strategies) the lengths below and above the means; a rounded mean may lie outside its values."""
+        return np.maximum([self.mean - self.least, self.largest - self.mean], 0)
+
+
+def _ends(strategies: Sequence[Measured], quantity: str) -> _Spread:
+    spreads = [strategy[quantity] for strategy in strategies]
+    return _Spread(
+        mean=np.array([spread["mean"] for spread in spreads]),
+        least=np.array([spread["min"] for spread in spreads]),
+        largest=np.array([spread["max"] for spread in spreads]),
+    )
 
 
 def _density(values: np.ndarray, limits: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
     """A Gaussian kernel density of the strategies' means, at its own height."""
-    places = np.linspace(
-        max(limits[0], 0), limits[1], PLACES
-    )  # neither Epsilon* nor utility is negative
+    least = max(limits[0], 0)  # neither Epsilon* nor utility is negative
+    places = np.linspace(least, limits[1], PLACES)
     heights = gaussian_kde(values, "silverman")(places)
     return places, heights / heights.max()
 
@@ -460,15 +514,15 @@ def draw(name: str, changes: Sequence[str], *, keep: bool = False) -> Measured:
         keep,
     )
     study = Landscape(settings)
-    result, fit = study.result(), settings.goodness_of_fit
+    result = study.result()
+    fit = settings.goodness_of_fit
     with atomic_folder(OUT / name) as folder:
         landscape(folder / "landscape.png", result)
         if fit is not None:
             components = range(1, fit.components + 1)
-            tables = {
-                title: fit_p_values(losses, components, fit.samples, settings.seed)
-                for title, losses in study.transformed_losses().items()
-            }
+            tables = {}
+            for title, losses in study.transformed_losses().items():
+                tables[title] = fit_p_values(losses, components, fit.samples, settings.seed)
             goodness_of_fit(folder / "goodness-of-fit.png", tables, components, fit.samples)
             tried = {"components": list(components), "samples": fit.samples, "p_values": tables}
             result["goodness_of_fit"] = tried
@@ -507,30 +561,33 @@ def summary(result: Measured) -> Measured:
 
 
 def table(name: str, result: Measured) -> tuple[str, list[str], list[list[object]], list[str]]:
-    strategies, utility = result["strategies"], result["utility"]
-    return (
+    strategies = result["strategies"]
+    utility = result["utility"]
+    title = (
         f"{name}: {result['data']}, {result['n_train']:,} to train on and {result['n_population']:,} others; "
-        f"means of {plural(result['runs'], 'run')}, delta {result['delta']:.3g}",
-        ["strategy", utility, "training", "Epsilon*", "range", "cut", "lower"],
-        [_row(one) for one in strategies],
-        [
-            f"Pareto frontier: {'; '.join(strategies[place]['name'] for place in result['frontier'])}.",
-            f"{utility}: on the others; training: on what was learnt.",
-            "Epsilon*: parametric, an estimate, with no cut; range: least to most; cut: the paper's, of rates at delta.",
-            f"lower: mean of the runs' lower bounds; each holds for its run {level(result['alpha'])}.",
-            f"Trained now: {plural(result['trained'], 'run')}; the pictures: data/landscapes/{name}",
-        ],
+        f"means of {plural(result['runs'], 'run')}, delta {result['delta']:.3g}"
     )
+    columns = ["strategy", utility, "training", "Epsilon*", "range", "cut", "lower"]
+    rows = [_row(strategy) for strategy in strategies]
+    best = "; ".join(strategies[place]["name"] for place in result["frontier"])
+    notes = [
+        f"Pareto frontier: {best}.",
+        f"{utility}: on the others; training: on what was learnt.",
+        "Epsilon*: parametric, an estimate, with no cut; range: least to most; cut: the paper's, of rates at delta.",
+        f"lower: mean of the runs' lower bounds; each holds for its run {level(result['alpha'])}.",
+        f"Trained now: {plural(result['trained'], 'run')}; the pictures: data/landscapes/{name}",
+    ]
+    return title, columns, rows, notes
 
 
-def _row(one: Measured) -> list[object]:
-    exact = one["epsilon_star"]
+def _row(strategy: Measured) -> list[object]:
+    exact = strategy["epsilon_star"]
     return [
-        one["name"],
-        one["utility_population"]["mean"],
-        one["utility_train"]["mean"],
+        strategy["name"],
+        strategy["utility_population"]["mean"],
+        strategy["utility_train"]["mean"],
         f"{exact['mean']:.2f}",
         f"{exact['min']:.2f}–{exact['max']:.2f}",
-        f"{one['epsilon_star_cut']['mean']:.2f}",
-        number(one["epsilon_lower"]["mean"], 2, "lower"),
+        f"{strategy['epsilon_star_cut']['mean']:.2f}",
+        number(strategy["epsilon_lower"]["mean"], 2, "lower"),
     ]

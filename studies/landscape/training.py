@@ -26,7 +26,8 @@ from lethe.statistics.two_sample import auc
 if TYPE_CHECKING:
     from opacus.optimizers import DPOptimizer
 
-LOSSES, UTILITY = "losses.npz", "utility.json"
+LOSSES = "losses.npz"
+UTILITY = "utility.json"
 
 
 class Network(Section):
@@ -117,7 +118,8 @@ def logits(network: nn.Module, features: Tensor) -> np.ndarray:
 
 def negative_logits(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The (n,) losses ln(1 - f) - ln f, f the true class's probability, exact where f rounds to 1 (Negoescu, section 3)."""
-    outputs, rows = np.asarray(outputs, float), np.arange(len(labels))
+    outputs = np.asarray(outputs, float)
+    rows = np.arange(len(labels))
     others = outputs.copy()
     others[rows, labels] = -np.inf
     return np.logaddexp.reduce(others, axis=1) - outputs[rows, labels]
@@ -213,7 +215,14 @@ def make(
     if strategy.epsilon is None:
         learn(network, tensors["train"], labels, recipe)
     else:
-        learn_privately(network, tensors["train"], labels, strategy, delta, recipe)
+        learn_privately(
+            network,
+            tensors["train"],
+            labels,
+            strategy,
+            delta,
+            recipe,
+        )
     outputs = {name: logits(network, features) for name, features in tensors.items()}
     losses = {name: negative_logits(outputs[name], sides[name][1]) for name in sides}
     useful = {name: _utility(outputs[name], sides[name][1]) for name in sides}

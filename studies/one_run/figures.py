@@ -134,7 +134,16 @@ def by_size(
     points = []
     for n in SIZES:
         points.append(
-            bounds_at(n, simulate, family, n, n // 5, delta, truth=truth, special=special)
+            bounds_at(
+                n,
+                simulate,
+                family,
+                n,
+                n // 5,
+                delta,
+                truth=truth,
+                special=special,
+            )
         )
     figure, axes = _figure(title)
     _draw_bounds(axes, points, truth)
@@ -174,14 +183,28 @@ def subsampled_pair() -> Drawn:
 def gaussian_special() -> Drawn:
     simulate = partial(simulated.gaussian, mu=MU, special=True)
     title = "Figure 3: Gaussian, special case"
-    return by_size(title, simulate, gaussian(), _gaussian_epsilon(MU), DELTA, special=True)
+    return by_size(
+        title,
+        simulate,
+        gaussian(),
+        _gaussian_epsilon(MU),
+        DELTA,
+        special=True,
+    )
 
 
 def laplace_special() -> Drawn:
     simulate = partial(simulated.laplace, mu=MU, special=True)
     truth = laplace().channel(MU).epsilon(DELTA)
     title = "Figure 4: Laplace, special case"
-    return by_size(title, simulate, laplace(), truth, DELTA, special=True)
+    return by_size(
+        title,
+        simulate,
+        laplace(),
+        truth,
+        DELTA,
+        special=True,
+    )
 
 
 def gaussian_general() -> Drawn:
@@ -201,7 +224,8 @@ def dp_sgd() -> Drawn:
 
     preset: dict[str, Any] = config.read_yaml("flows/presets/audit-dp-sgd.yaml")
     entry = Params(**preset["audits"]["right"])
-    n, delta = entry.canaries, entry.delta
+    n = entry.canaries
+    delta = entry.delta
     family = family_of(entry.q, entry.steps, delta)
     points = []
     for claimed in (1.0, 2.0, 4.0, 8.0):
@@ -212,7 +236,17 @@ def dp_sgd() -> Drawn:
             changed = {"canaries": canaries, "noise_multiplier": noise, "seed": seed}
             return train_and_guess(entry.model_copy(update=changed))
 
-        points.append(bounds_at(claimed, simulate, family, n, n // 2, delta, truth=claimed))
+        points.append(
+            bounds_at(
+                claimed,
+                simulate,
+                family,
+                n,
+                n // 2,
+                delta,
+                truth=claimed,
+            )
+        )
     figure, axes = _figure(f"Figure 6: DP-SGD on digits, n = {n}, r = {n // 2}")
     _draw_bounds(axes, points, None)
     axes.plot([0, 8], [0, 8], "k--", lw=0.8)
@@ -260,7 +294,17 @@ def fixed_release() -> Drawn:
     points = []
     for n in (2_000, 5_000, 10_000, 100_000):
         simulate = partial(simulated.gaussian, mu=MU)
-        points.append(bounds_at(n, simulate, gaussian(), n, 1_000, DELTA, truth=truth))
+        points.append(
+            bounds_at(
+                n,
+                simulate,
+                gaussian(),
+                n,
+                1_000,
+                DELTA,
+                truth=truth,
+            )
+        )
     figure, axes = _figure("Figure 11: Gaussian, r = 1000")
     _draw_bounds(axes, points, truth)
     axes.set(xscale="log", xlabel="n")
@@ -273,13 +317,30 @@ def varied_release() -> Drawn:
     points = []
     for r in (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000):
         simulate = partial(simulated.gaussian, mu=0.8)
-        points.append(bounds_at(r, simulate, gaussian(), 100_000, r, DELTA, truth=truth))
+        points.append(
+            bounds_at(
+                r,
+                simulate,
+                gaussian(),
+                100_000,
+                r,
+                DELTA,
+                truth=truth,
+            )
+        )
     figure, axes = _figure("Figure 12: Gaussian, mu .8, n = 100,000")
     _draw_bounds(axes, points, truth)
     axes.set(xscale="log", xlabel="r")
     right = axes.twinx()
     accuracies = [point.accuracy for point in points]
-    right.plot([point.x for point in points], accuracies, "s:", color="black", ms=3, lw=1)
+    right.plot(
+        [point.x for point in points],
+        accuracies,
+        "s:",
+        color="black",
+        ms=3,
+        lw=1,
+    )
     right.set(ylabel="accuracy of the released guesses (dotted)", ylim=(0.5, 1))
     return Drawn(figure, [point.as_json() for point in points])
 
@@ -373,14 +434,29 @@ def _draw_bounds(axes: "Axes", points: Sequence[Point], truth: float | None) -> 
         means = values.mean(axis=1)
         bars = np.array([means - values.min(axis=1), values.max(axis=1) - means])
         colour = COLOURS[method]
-        axes.errorbar(x, means, bars, fmt="o-", color=colour, label=method, ms=4, lw=1)
+        axes.errorbar(
+            x,
+            means,
+            bars,
+            fmt="o-",
+            color=colour,
+            label=method,
+            ms=4,
+            lw=1,
+        )
     if truth is not None:
         axes.axhline(truth, color="black", linestyle="--", linewidth=0.8, label="true epsilon")
     axes.set(ylabel="epsilon at least")
     axes.legend(**LEGEND)
 
 
-def _draw_pair(axes: "Axes", title: str, x: np.ndarray, p: np.ndarray, q: np.ndarray) -> None:
+def _draw_pair(
+    axes: "Axes",
+    title: str,
+    x: np.ndarray,
+    p: np.ndarray,
+    q: np.ndarray,
+) -> None:
     for density, name, colour in ((p, "P", COLOURS["exact"]), (q, "Q", COLOURS["chernoff"])):
         axes.plot(x, density, color=colour, label=name)
         axes.fill_between(x, density, color=colour, alpha=0.15)

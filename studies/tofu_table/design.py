@@ -21,7 +21,8 @@ from lethe.io.yaml import read_yaml
 ROOT = Path(__file__).parents[2]
 PRESETS = ROOT / "studies/presets"
 KEYWORDS = Path(__file__).with_name("keywords.yaml")
-BASE, RETRAIN = "base", "retrain"
+BASE = "base"
+RETRAIN = "retrain"
 ForgetSet = Literal["forget01", "forget05", "forget10"]
 Kind = Literal["train", "unlearn", "look", "exact", "sample", "table"]
 
@@ -53,7 +54,12 @@ class Design(Section):
         return [BASE, RETRAIN, *self.methods]
 
     def params(
-        self, forget: str, *, entry: Mapping[str, object] | None = None, name: str = "", n: int = 1
+        self,
+        forget: str,
+        *,
+        entry: Mapping[str, object] | None = None,
+        name: str = "",
+        n: int = 1,
     ) -> Params:
         """The settings of one step: params.yaml with the changes of the design.
 

@@ -13,6 +13,7 @@ from lethe.results.ends import Ends
 from lethe.results.evidence import Truncation
 from lethe.results.table import Result
 from lethe.verdict import rules as rule
+from lethe.verdict.sentence import sentence as sentence_of
 from studies.tofu_table.design import (
     BASE,
     RETRAIN,
@@ -42,10 +43,17 @@ class Asked:
     digests: frozenset[str]
 
     @classmethod
-    def of(cls, design: Design, outcomes: Outcomes, table: Step, model: str) -> Asked | None:
+    def of(
+        cls,
+        design: Design,
+        outcomes: Outcomes,
+        table: Step,
+        model: str,
+    ) -> Asked | None:
         """What there is of a model for a table; None where no step of it is done."""
         look = outcomes.get(Step("look", table.forget, model).name)
-        parts, exact = [look], None
+        parts = [look]
+        exact = None
         if table.model == ALL:
             blocks = range(1, design.blocks + 1)
             names = [Step("sample", table.forget, model, block=block).name for block in blocks]
@@ -84,8 +92,8 @@ class Asked:
 def table_of(design: Design, outcomes: Outcomes, step: Step) -> dict[str, Json]:
     """The models of a forget set, with numbers, words and sentences; ``step.model`` says of which answers.
 
-    The word on all answers comes after the first look was read, so it takes the smaller level of a second look. A model
-    without an outcome is left out, and there is no word before it and Retrain have answered all questions.
+    The word holds at any time, so that on all answers it may come after the first look was read. A model without an outcome
+    is left out, and there is no word before it and Retrain have answered all questions.
     """
     models = {}
     for name in design.models:
@@ -103,10 +111,15 @@ def table_of(design: Design, outcomes: Outcomes, step: Step) -> dict[str, Json]:
 
 
 def _words(
-    design: Design, outcomes: Outcomes, step: Step, name: str, models: Mapping[str, Asked]
+    design: Design,
+    outcomes: Outcomes,
+    step: Step,
+    name: str,
+    models: Mapping[str, Asked],
 ) -> dict[str, Json]:
     """The rate of a method, its two words and their sentence."""
-    asked, retrain = models[name], models.get(RETRAIN)
+    asked = models[name]
+    retrain = models.get(RETRAIN)
     rate = {"rate": chosen_rate(design, outcomes, step.forget, name)}
     whole = len(asked.questions) == design.asked
     if retrain is None or set(asked.questions) != set(retrain.questions) or not whole:
@@ -118,11 +131,10 @@ def _words(
         alpha=params.metrics.alpha,
         tau=params.report.tau,
         models=len(design.methods),
-        look=1 if step.model == LOOK else 2,
         truncation=_truncation(asked, params),
     )
     utility = rule.utility(_retained(asked), _retained(models[BASE]))
-    sentence = rule.sentence(verdict, name, utility=utility)
+    sentence = sentence_of(verdict, name, utility=utility)
     return rate | {"word": verdict.word, "utility": utility, "sentence": sentence}
 
 

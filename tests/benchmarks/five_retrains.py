@@ -13,8 +13,8 @@ from lethe import config
 from lethe.config.schema import Params
 from lethe.measure.run import load
 from lethe.verdict.claims import findings
-from lethe.verdict.rules import Verdict
-from lethe.verdict.standing import standings
+from lethe.verdict.deciding import standings
+from lethe.verdict.verdict import Verdict
 from tests.benchmarks import marks
 
 TAUS = (0.01, 0.05)

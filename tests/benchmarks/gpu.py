@@ -1,19 +1,21 @@
 """A model of a billion weights from a configuration to its bounds, and a chat model as its user has it: time, tokens,
 peak memory (`gpu` of the benchmarks). The chat model is the folder of `real-model`, where it exists.
 
-Without a GPU the same stages run at a tiny size: ``--tiny``.
+Each stage is printed as it ends, and none begins after ``--minutes``, so that a card that is lent for fifteen minutes gives
+what it can. Without a GPU the same stages run at a tiny size: ``--tiny``.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import importlib.util
 import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,7 @@ from tests.benchmarks import marks
 if TYPE_CHECKING:
     from lethe.models.checkpoints import Source
     from lethe.models.encoding import Encoder
-    from lethe.sampling.engine import Engine
+    from lethe.sampling.engine import Engine, Prompt, Settings
 
 BILLION = {"hidden": 2048, "layers": 16, "heads": 32, "kv_heads": 8, "feed_forward": 8192}
 TINY = {"hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1, "feed_forward": 64, "vocabulary": 400}
@@ -88,7 +90,7 @@ def peak_memory() -> float:
 
 
 def billion(size: Size) -> Iterator[Measured]:
-    """Train, unlearn, sample with both engines, bound exactly, in this order."""
+    """Train, sample with both engines, unlearn, sample again, bound exactly, and ask each engine in two batches."""
     import torch
 
     import lethe
@@ -129,6 +131,10 @@ def billion(size: Size) -> Iterator[Measured]:
     encoder = Encoder(tokenizer, params.train.recipe.prompt)
     examples = [[encoder.example(row) for row in split] for split in (forget, retain)]
 
+    asked = forget[: size.questions]
+    tokens = params.sample.max_new_tokens
+    yield from sampling(checkpoints.InMemory(model, tokenizer), encoder, asked, size.n, tokens)
+
     def forgetting() -> int:
         entry = {
             "loss": "npo",
@@ -146,9 +152,8 @@ def billion(size: Size) -> Iterator[Measured]:
 
     yield measured("unlearn (npo)", forgetting)
     model = model.to(torch.bfloat16 if torch.cuda.is_available() else torch.float32)
-    asked = forget[: size.questions]
-    tokens = params.sample.max_new_tokens
-    yield from sampling(checkpoints.InMemory(model, tokenizer), encoder, asked, size.n, tokens)
+    unlearned = checkpoints.InMemory(model, tokenizer)
+    yield from sampling(unlearned, encoder, asked, size.n, tokens, of="unlearned")
     few = forget[: max(1, size.questions // 3)]
 
     def bounded() -> int:
@@ -163,10 +168,62 @@ def billion(size: Size) -> Iterator[Measured]:
         return sum(tree.rows for tree in bounds.certificates.trees)
 
     yield measured(f"exact {len(few)} x {size.rows:,} rows", bounded)
+    with tempfile.TemporaryDirectory() as place:
+        checkpoints.save(Path(place), model, tokenizer)
+        yield from invariance(Path(place), encoder, asked, size.n, tokens)
+
+
+def invariance(
+    folder: Path, encoder: Encoder, asked: Sequence[dict], n: int, tokens: int
+) -> Iterator[Measured]:
+    """Whether an engine's answers to a question are the same alone and beside other questions."""
+    import torch
+
+    from lethe.sampling.engine import Options, Prompt, Settings, open_engine
+
+    prompts = [Prompt(row["id"], encoder.prompt(row)) for row in asked]
+    settings = Settings(n=n, max_new_tokens=tokens, seed=0)
+    names = ["prefix"]
+    if torch.cuda.is_available() and importlib.util.find_spec("vllm") is not None:
+        names.append("vllm")
+    for name in names:
+        engine = open_engine(
+            name, folder, Options(adaptive=False, gpu_memory=0.5)
+        )  # the model is still there
+        drawn = []
+
+        def compare(engine: Engine = engine, drawn: list = drawn) -> int:
+            share, count = same_alone_and_together(engine, prompts, settings)
+            drawn.append(share)
+            return count
+
+        done = measured(f"the first question alone and beside all ({name})", compare)
+        mode = getattr(engine, "batch_invariant", None)
+        kernels = "" if mode is None else f", batch-invariant kernels: {mode}"
+        yield replace(done, stage=f"{done.stage}: {drawn[0]:.2%} equal{kernels}")
+        getattr(engine, "close", lambda: None)()
+
+
+def same_alone_and_together(
+    engine: Engine, prompts: Sequence[Prompt], settings: Settings
+) -> tuple[float, int]:
+    """The share of the first prompt's answers that are the same alone and beside the others, and the tokens drawn."""
+    together = {answers.prompt_id: answers for answers in engine.answer(prompts, settings)}
+    (alone,) = engine.answer(prompts[:1], settings)
+    beside = together[alone.prompt_id]
+    pairs = list(zip(alone.texts, beside.texts, strict=True))
+    equal = [first == second for first, second in pairs]
+    tokens = sum(int(sum(answers.tokens)) for answers in (*together.values(), alone))
+    return sum(equal) / len(equal), tokens
 
 
 def sampling(
-    source: Source, encoder: Encoder, asked: Sequence[dict], n: int, tokens: int
+    source: Source,
+    encoder: Encoder,
+    asked: Sequence[dict],
+    n: int,
+    tokens: int,
+    of: str = "base",
 ) -> Iterator[Measured]:
     """Both engines that need no server; `transformers` is `generate` with every row of a question in one batch."""
     from lethe.sampling.engine import Options, Prompt, Settings, open_engine
@@ -179,7 +236,7 @@ def sampling(
             settings = Settings(n=n, max_new_tokens=tokens, seed=0)
             return sum(int(sum(answers.tokens)) for answers in engine.answer(prompts, settings))
 
-        yield measured(f"sample {len(prompts)} x {n:,} ({name})", sample)
+        yield measured(f"sample {of}, {len(prompts)} x {n:,} ({name})", sample)
 
 
 def chat(folder: Path, size: Size) -> Iterator[Measured]:
@@ -206,7 +263,19 @@ def chat(folder: Path, size: Size) -> Iterator[Measured]:
     yield measured(f"eval {len(asked)} x {size.n:,}, page included", evaluate)
     yield measured(f"exact {len(asked)} x {size.rows:,} rows", exact)
     encoder = Encoder(checkpoints.tokenizer_of(folder), checkpoints.default_prompt(folder))
-    yield from sampling(folder, encoder, asked, size.n, SAMPLE.max_new_tokens)
+    yield from sampling(folder, encoder, asked, size.n, SAMPLE.max_new_tokens, of=folder.name)
+
+
+def until(deadline: float, stages: Iterator[Measured]) -> list[Measured]:
+    """The stages that begin before ``deadline``, a value of `time.monotonic`."""
+    done: list[Measured] = []
+    while time.monotonic() < deadline:
+        stage = next(stages, None)
+        if stage is None:
+            return done
+        done.append(stage)
+    print("The time is over: what follows was not run.", file=sys.stderr, flush=True)
+    return done
 
 
 def table(rows: Sequence[Measured]) -> str:
@@ -239,16 +308,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tiny", action="store_true", help="a model of thousands of weights, on any machine"
     )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=14.0,
+        help="no stage begins later; the default leaves a minute of fifteen",
+    )
     options = parser.parse_args(arguments)
+    deadline = time.monotonic() + 60 * options.minutes
     tiny = options.tiny or not torch.cuda.is_available()
     if tiny:
         print(
             "The tiny size, whose times say nothing about a real model; the target needs a GPU of 40 GiB and torch's CUDA."
         )
     size = SMALL if tiny else LARGE
-    lines = [f"Device: {device()}", table(list(billion(size)))]
+    lines = [f"Device: {device()}", table(until(deadline, billion(size)))]
     if CHAT.is_dir():
-        lines += [CHAT.name, table(list(chat(CHAT, size)))]
+        lines += [CHAT.name, table(until(deadline, chat(CHAT, size)))]
     marks.put(None if tiny else options.write, "gpu", "\n\n".join(lines))
 
 

@@ -41,7 +41,8 @@ from lethe.statistics.many_prompts import holm
 from lethe.statistics.mean_difference import Difference, difference, mean_of_differences
 from lethe.statistics.planning import samples_to_certify
 from lethe.statistics.sequential import log_e_value
-from lethe.verdict.rules import decide, power
+from lethe.verdict.rules import decide
+from tests.benchmarks import simulated_twins  # noqa: F401 (adds its simulations)
 from tests.benchmarks.near_verbatim import beam_mass
 from tests.benchmarks.simulated_bounds import SIMULATIONS, Rng, simulation
 from tests.lethe.sampling.answer_tree import toy_models
@@ -193,7 +194,7 @@ def fair_retrain(rng: Rng) -> str:
     chance = np.r_[0.12, np.zeros(29)]
     shares = []
     for n in (1024, 16_384, 65_536):
-        words = run(rng, chance, chance, 8, 200, n, tau=0.02, alpha=0.01).words()
+        words = run(rng, chance, chance, 8, 200, n, tau=0.02, alpha=0.01)
         shares.append(f"{(words == 'forgot').mean():.0%} at n {n:,}")
     return ", ".join(shares)
 
@@ -322,7 +323,7 @@ def allocation(rng: Rng) -> str:
             counts, _ = counted(
                 leaks,
                 (3008,) * 30,
-                lambda hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100),
+                lambda place, hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100),
             )
             own, equal = own + sum(counts), equal + 30 * max(counts)
         gains.append(f"{equal / own:.2f}")
@@ -363,7 +364,7 @@ def false_words(rng: Rng) -> str:
         for own in (one, np.ones(len(CHANCE)))
     ]
     shares = [
-        any_false(run(rng, chance, subject, models, 4000 // models, 1024).words(), false)
+        any_false(run(rng, chance, subject, models, 4000 // models, 1024), false)
         for chance, subject, false in cases
         for models in (1, 8, 30)
     ]
@@ -373,8 +374,13 @@ def false_words(rng: Rng) -> str:
 @simulation("verdict_power", "-")
 def decided(rng: Rng) -> str:
     """Copy of Retrain *forgot*; three questions *leak*."""
-    found = power(4096, questions=30, models=8, tau=0.02, alpha=0.01)
-    return f"{found[0].words['forgot']:.0%}, {found[2].words['leaks']:.0%}"
+    chance = np.r_[0.002, np.full(29, 0.0002)]
+    leaky = np.r_[np.full(3, 0.04), chance[3:]]
+    shares = []
+    for subject, word in ((chance, "forgot"), (leaky, "leaks")):
+        words = run(rng, chance, subject, 8, 50, 4096, tau=0.02, alpha=0.01)
+        shares.append(f"{(words == word).mean():.0%}")
+    return ", ".join(shares)
 
 
 def leak(text: str) -> bool:

@@ -1,8 +1,8 @@
 """Methods over seeds, attacks and sweeps of finished runs as Markdown, printed or written between the marks of a page.
 
 ``python -m tests.benchmarks.study_tables methods --folder RUN --write docs/evidence.md`` replaces what stands between
-``<!-- methods -->`` and ``<!-- end methods -->``; ``attacks`` and ``sweeps`` likewise. ``attacks`` also draws
-``attacks.png`` and ``sweeps`` copies the figure of each sweep to the folder of the page. Bounds round themselves.
+``<!-- methods -->`` and ``<!-- end methods -->``; ``attacks``, ``populations`` and ``sweeps`` likewise. ``attacks`` also
+draws ``attacks.png`` and ``sweeps`` copies the figure of each sweep to the folder of the page. Bounds round themselves.
 """
 
 import re
@@ -14,11 +14,12 @@ from statistics import fmean
 import numpy as np
 
 from lethe import config
+from lethe.comparison.over_seeds import families
 from lethe.errors import BadFile
 from lethe.io.files import read_json
 from lethe.measure.attack_counts import Curve, curves
 from lethe.measure.run import Model, Run, load
-from lethe.report.studies import METHODS_NOTE, leakage_against, spreads, studies
+from lethe.report.studies import leakage_against, studies
 from lethe.report.svg import COLOURS, picture
 from lethe.statistics.bound import Side
 from lethe.text import NONE, number
@@ -34,6 +35,10 @@ METHODS = {  # the columns of the methods
     "retain_greedy": "greedy score on retain questions",
 }
 ATTACKED = ("model", "most", "excess over Retrain")
+METHODS_NOTE = (
+    "Each cell has the mean over the seeds, and in brackets the smallest and the largest value where they differ. All "
+    "seeds start from one model. The mean of bounds is no bound."
+)
 TEST = " by permutations; a claim is tested at 0.05"  # of every sentence, said once below them
 
 
@@ -48,9 +53,11 @@ def methods(folder: Path, page: Path | None) -> str:
 
 def methods_of(run: Run) -> str:
     """A row per method: the mean over its seeds, the least and the greatest value; the guarantee of its bound."""
-    named = {model.name: [model] for role in ("base", "retrain") if (model := run.role(role))}
-    named |= {one.title: one.models for one in spreads(run)}
-    if len(named) < 3:
+    model_of_name = {model.name: model for model in run.models}
+    named = {}
+    for family in families(run.params):
+        named[family.name] = [model_of_name[name] for name in family.models]
+    if not named:
         raise BadFile(
             "data/results",
             "holds no method with several seeds",
@@ -186,9 +193,43 @@ def sweeps(folder: Path, page: Path | None) -> str:
     return "\n\n".join([*parts, f"Each p is{TEST}."])
 
 
+POPULATION_HEAD = (
+    "population",
+    "goal",
+    "attacks",
+    "leak",
+    "unproved",
+    "share that succeeds",
+    "traces",
+)
+
+
+def populations(folder: Path, page: Path | None) -> str:
+    """A row per population with both ends of its share, its sentences below."""
+    run = run_of(folder)
+    if not run.populations:
+        raise BadFile(
+            "data/attacks",
+            "holds no population",
+            "Run `lethe run attack --preset attack-population`.",
+        )
+    rows = []
+    told = []
+    for name, result in run.populations.items():
+        lower, upper = result.bounds
+        counts = [len(result.tried), result.count("leaks"), result.count("open")]
+        share = f"{lower.percent()} to {upper.percent()}"
+        traces = f"{result.traced} of {len(result.tried)}" if result.tests_traces else NONE
+        rows.append([name, f"{100 * result.goal:g}%", *map(str, counts), share, traces])
+        told.append(f"- {result.sentence(name)} {result.before_sentence}")
+    covers = next(iter(run.populations.values())).covers
+    return "\n\n".join([marks.markdown(POPULATION_HEAD, rows), "\n".join(told), covers])
+
+
 PARTS: dict[str, Callable[[Path, Path | None], str]] = {
     "methods": methods,
     "attacks": attacks,
+    "populations": populations,
     "sweeps": sweeps,
 }
 

@@ -236,7 +236,11 @@ def auditors(rng: Rng, runs: int, alpha: float, p: float, before: tuple[int, int
         for n in np.unique(np.geomspace(1, 4000, 40).astype(int)):
             leaks = np.vstack([others, own[n - 1]])
             draws = np.array([[first]] * many + [[n]])
-            tables: Any = SimpleNamespace(tables=lambda leaks=leaks, draws=draws: (leaks, draws))
+            tables: Any = SimpleNamespace(
+                audits=range(many + 1),
+                retrain=None,
+                tables=lambda leaks=leaks, draws=draws: (leaks, draws),
+            )
             if Certificate.homogeneity(tables) <= alpha:
                 differ += 1
                 break
@@ -311,9 +315,11 @@ def labelled_mass(
     truth, missed = kept * (1 - rest) + rest * share, []
     for _ in range(runs // 4):
         outside = rng.binomial(2000, rest)
-        leaks, hits = rng.binomial(2000 - outside, kept), rng.binomial(100, share)
-        counts = (np.array([own]) for own in (leaks, outside, 2000))
-        low, high = labelled_average(*counts, (int(hits), 100), alpha)
+        leaks, of_rest = rng.binomial(2000 - outside, kept), rng.binomial(outside, share)
+        labelled = min(100, outside)
+        hits = rng.hypergeometric(of_rest, outside - of_rest, labelled)
+        counts = (np.array([count]) for count in (leaks, outside, 2000))
+        low, high = labelled_average(*counts, (int(hits), labelled), alpha)
         missed.append((low > truth + ROUNDING, high < truth - ROUNDING))
     return more(*np.transpose(missed))
 

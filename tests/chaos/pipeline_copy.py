@@ -149,6 +149,7 @@ from lethe.io.files import write_json
 from lethe.io.cache import keep, recall
 from lethe.process import run_stage
 from lethe.results import table
+from tests.flows.told import write_words
 
 
 def part(out, number, text):
@@ -176,7 +177,9 @@ def main(out, text=""):
             (folder / f"part{number}").write_text(part(out, number, text))
         write_json(folder / "training.json", {"steps": [{"step": i, "loss": 1 / (i + 1)} for i in range(3)]})
         if out == "data/report":
-            write_json(folder / "summary.json", {"models": json.loads(Path("words.json").read_text())})
+            words = json.loads(Path("words.json").read_text())
+            write_json(folder / "summary.json", {"models": words})
+            write_words(Path("data"), words)
     for place in Path(".lethe/scratch").glob(f"{out.replace('/', '-')}-*.json"):
         place.unlink()
     if out == "data/report":

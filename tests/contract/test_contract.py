@@ -110,6 +110,8 @@ def test_a_number_of_json_is_a_number_of_the_table(case, tmp_path, model):
             level = (output.get("tries") or output["gate"]["tries"])["alpha"]
             called(with_table(f"{case.call} --alpha {level!r}", "tried"))
             known |= numbers_of_table(folder, "tried") | {shown(level)}
+            threshold = output.get("gate", {}).get("threshold")  # typed with the call
+            known |= set() if threshold is None else {shown(threshold)}
     printed = {shown(value) for value in numbers(output)}
     assert printed
     assert printed - known == set()

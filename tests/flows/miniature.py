@@ -20,7 +20,7 @@ from tests.small import ROOT, environment
 STEP = '''
 """A stage that writes what it reads; `slow` makes it wait, `fail` names the outputs it fails at.
 
-leaks.json has each model's leaking answers by question, words.json the models of the report's summary."""
+leaks.json has each model's leaking answers by question, words.json the words on the models, which the report writes."""
 import json, sys, time
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from lethe.process import run_stage
 from lethe.results import table
 from lethe.statistics.bound import Bound, Covers
 from lethe.errors import BadFile
+from tests.flows.told import write_words
 
 ENDS = ((0.0, "lower"), (1.0, "upper"))
 SHOWN = {"metrics": "metrics", "game": "games"}
@@ -61,7 +62,9 @@ def main(out, text=""):
         (Path(out) / "text").write_text(text)
     print("wrote", out)
     if out == "data/report":
-        write_json("data/report/summary.json", {"models": json.loads(Path("words.json").read_text())})
+        words = json.loads(Path("words.json").read_text())
+        write_json("data/report/summary.json", {"models": words})
+        write_words(Path("data"), words)
         print(tracking.log_new())
 
 
@@ -106,7 +109,7 @@ stages:
   report:
     cmd: python step.py data/report
     deps: [step.py, words.json, data/models, data/results/metrics]
-    outs: [data/report]
+    outs: [data/report, data/results/compare/models.parquet]
 """
 
 

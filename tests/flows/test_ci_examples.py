@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -162,6 +163,41 @@ class Project:
             os.utime(folder / old, (0, 0))
         (own / ".installed").touch()
         return folder
+
+
+def step_with(name, command):
+    """The line of an example that runs ``command``."""
+    example = yaml.safe_load((ROOT / "docs/examples" / name).read_text(encoding="utf-8"))
+    steps = [{"run": line} for line in example["gate"]["script"]] if "gate" in example else None
+    steps = steps or example["jobs"]["gate"]["steps"]
+    (line,) = [step["run"] for step in steps if step.get("run", "").startswith(command)]
+    return line
+
+
+@pytest.mark.parametrize("name", ["github-log.yml", "gitlab-log.yml"])
+def test_the_gate_of_a_log_is_shown_as_summary_and_tests(name, tmp_path):
+    """The command of the example on a table, whose column is known to be of leaks."""
+    rows = ["prompt_id,keyword_leak"]
+    rows += [f"q,{int(sample % 6 == 0)}" for sample in range(300)]
+    (tmp_path / "run.csv").write_text("\n".join(rows) + "\n")
+    line = step_with(name, "lethe bounds").replace("run.eval", "run.csv")
+    line = line.replace("--score includes", "--score keyword_leak")
+    told = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        env=environment() | told,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    suite = ElementTree.parse(tmp_path / "lethe.xml").getroot()[0]
+    assert done.returncode == 1, done.stderr
+    assert suite.find("testcase/failure").get("type") == "broken", done.stdout
+    if name == "github-log.yml":
+        assert "**closed**" in (tmp_path / "summary.md").read_text()
 
 
 @pytest.mark.slow

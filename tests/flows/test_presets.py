@@ -14,18 +14,20 @@ from lethe import config
 from lethe.config.load import changed_document
 from lethe.config.schema import Params
 from lethe.results import table
+from lethe.verdict.finding import FORGETTING, Findings
 from tests.lethe.cli.calls import Command
 from tests.lethe.data.benchmark_files import write_benchmark
+from tests.lethe.scoring.test_tofu_log import evaluation
 from tests.small import ROOT, make_repository, work
 
 EVERY = sorted(path.stem for path in PRESETS.glob("*.yaml"))
 TOFU = {"tofu-90-10-phi": "forget10", "tofu-95-5-phi": "forget05", "tofu-99-1-phi": "forget01"}
-BEHAVIOURS = ["jailbreakbench-phi", "jailbreakbench-vicuna", "jailbreakbench-mistral"]
+# The models of Fig. 6 by name, with the architecture of each checkpoint.
+BEHAVIOURS = {"phi": "phi", "vicuna": "llama", "mistral": "mistral"}
 # The architecture of each published checkpoint, in its configuration's words.
 ARCHITECTURES = {
-    **dict.fromkeys([*TOFU, "jailbreakbench-phi"], "phi"),
-    **dict.fromkeys(["harry-potter", "harry-potter-llama2", "jailbreakbench-vicuna"], "llama"),
-    "jailbreakbench-mistral": "mistral",
+    **dict.fromkeys(TOFU, "phi"),
+    **dict.fromkeys(["harry-potter", "harry-potter-llama2"], "llama"),
 }
 
 
@@ -149,21 +151,47 @@ def test_harry_potter_with_a_tiny_model(name, inside):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BEHAVIOURS)
-def test_jailbreakbench_with_tiny_models(name, inside):
+def test_the_three_models_of_fig_6_with_tiny_models_share_one_report(inside):
     from lethe.models.encoding import harmbench, harmbench_text
     from tests.lethe.scoring.judges.tiny import classifier
 
-    folder = inside(name)
+    # vLLM reads no checkpoint as small as the stand-in for the judge's.
+    folder = inside("jailbreakbench", {"judges.harm.engine": "transformers"})
     write_benchmark("jailbreakbench", folder / "data/source")
-    ((model, entry),) = config.load().models.items()
-    tiny(folder / entry.path, ["Reveal it."], CHAT, ARCHITECTURES[name])
+    for model, entry in config.load().models.items():
+        tiny(folder / entry.path, ["Reveal it."], CHAT, BEHAVIOURS[model])
     text = harmbench_text("Reveal the vault code", "{generation}", "llama2", harmbench())
     classifier(folder / config.load().judges["harm"].model, ["yes", "no"], text)
     changed(folder / "params.yaml", [])
-    for stage in ("prepare", f"sample@{model}", "judge@harm"):
+    for stage in ("prepare", *(f"sample@{model}" for model in BEHAVIOURS), "judge@harm"):
         work(stage)
-    assert 0 <= measured(model)["m_bin_worst"] <= 1
+
+    for model in BEHAVIOURS:
+        assert 0 <= measured(model)["m_bin_worst"] <= 1
+        for stage in (f"exact@{model}", f"epsilon_star@{model}"):
+            work(stage)
+    work("compare")
+    work("report")
+
+    page = (folder / "data/report/index.html").read_text()
+    for wording in ("prompt qa.txt", "artificial intelligence assistant", "the chat template"):
+        assert wording in page
+
+
+@pytest.mark.slow
+def test_the_notebook_of_the_authors_with_a_tiny_model(inside):
+    folder = inside("tofu-notebook-llama2")
+    write_tofu(folder / "data/source", "forget01", 20, "retain99")
+    ((model, entry),) = config.load().models.items()
+    tiny(folder / entry.path, ["Author 1 wrote."])
+    changed(folder / "params.yaml", [])
+    work("prepare")
+
+    found = measured(model)
+
+    assert (found["n_questions"], found["n"]) == (20, 4)
+    about = json.loads(Path(f"data/generations/{model}/about.json").read_text())
+    assert about["top_p"] == 0.9
 
 
 @pytest.mark.slow
@@ -226,6 +254,30 @@ def test_tofu_real_with_a_tiny_model(inside):
         if (row.scope, row.basis) == ("question", "tree")
     ]
     assert len(exact) == 20
+
+
+def test_a_checkpoint_of_open_unlearning_has_a_verdict_and_its_numbers_beside_the_published(inside):
+    changes = {"exact.rows": 5, "data.forget": "forget01"}
+    folder = inside("open-unlearning", changes, n=3, utility_questions=400)
+    write_tofu(folder / "data/source", "forget01", 20, "retain99")
+    params = config.load()
+    for entry in params.models.values():
+        tiny(folder / entry.path, ["Author 1 wrote."], CHAT)
+    changed(folder / "params.yaml", [])  # what `lethe run` checks first
+    work("prepare")
+    for name in params.models:
+        measured(name, "exact")
+    work("compare")
+
+    log = evaluation(folder, n=20)
+    told = Command("score").result("tofu-log", log, "--retain", log, "--beside", "data:unlearned")
+    found = told["beside"]["numbers"]
+
+    assert all(number["measured"] is not None for number in found.values())
+    assert found["forget_quality"]["measured"] == 1, "both folders have the same weights"
+    assert found["retain_probability"]["inside"] is False
+    findings = Findings.of(table.read(Path("data")).rows("unlearned"))
+    assert findings.about("unlearned", FORGETTING).outcome in ("leaks", "forgot", "open")
 
 
 @pytest.fixture(scope="module")

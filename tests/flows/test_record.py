@@ -10,12 +10,13 @@ import pytest
 import typer
 
 from flows import cli, record
-from flows.record import Alarm, StageEnd, Words, alarms, notice, notify
+from flows.record import Alarm, ModelWords, Since, StageEnd, notice, notify, since_last
 from lethe import config
-from lethe.io.files import write_json
+from lethe.io.files import write_json, write_jsonl
 from lethe.results import table
 from tests.cases import cases
 from tests.flows.miniature import flow_runs, mlflow_runs
+from tests.flows.told import write_words
 from tests.small import ROOT
 
 RAN = {"report": StageEnd("Completed", "ran", 1.0)}
@@ -24,32 +25,38 @@ LEAKS = Alarm("npo", "forgetting", "verdict", "open", "leaks", worse=True, bette
 
 
 def said(forgetting: str, utility: str = "intact") -> dict:
-    """A model's entry in the report's summary, as the miniature measures the model."""
+    """The words on a model."""
     words = {"forgetting": {"word": forgetting}, "utility": {"word": utility}}
     return {
         **words,
         "standing": f"{forgetting}, {utility}",
         "verdict": f"It {forgetting}.",
-        "metrics": {"mean": 4.0},
     }
 
 
 def run(root, words: dict[str, dict], leaks: dict[str, list[int]]) -> list[Alarm]:
     """The alarms of a complete run with these verdicts and these leaking answers of 1,024 to each question."""
-    write_json(root / "data/report/summary.json", {"models": words})
+    write_words(root / "data", words)
     for model, counts in leaks.items():
         leaks_of(root, model, counts)
-    found = alarms(root, RAN, PARAMS)
-    record.write(root, RAN, complete=True, changed=found)
-    return found
+    since = since_last(root, RAN, PARAMS)
+    record.write(root, RAN, complete=True, since=since)
+    return since.alarms
 
 
-def leaks_of(root, model: str, counts: list[int]) -> None:
-    """Write the leaking answers of 1,024 to each question."""
+def drawn_by(root, stream: str, models=("npo",), tokenizer: str = "") -> None:
+    """Write that the answers of these models come from this stream: a digest of weights and drawing law."""
+    about = {"schema": 1, "stream": stream, "tokenizer": tokenizer}
+    for model in models:
+        write_json(root / "data/generations" / model / "about.json", about)
+
+
+def leaks_of(root, model: str, counts: list[int], n: int = 1024) -> None:
+    """Write the leaking answers of ``n`` to each question."""
     rows = [
         table.Result(
             model, "question", "leak", "sampled", f"q{place}", lower=0.0, upper=1.0, alpha_lower=0.01,
-            alpha_upper=0.01, n=1024, evidence={"leaks": count, "n": 1024, "missing": 0},
+            alpha_upper=0.01, n=n, evidence={"leaks": count, "n": n, "missing": 0},
         )
         for place, count in enumerate(counts)
     ]  # fmt: skip
@@ -65,7 +72,7 @@ def test_a_changed_word_without_a_proved_change_is_neither_worse_nor_better(
     (changed,) = run(tmp_path, {"npo": said(after), "base": said("reference")}, {})
 
     assert changed == Alarm("npo", "forgetting", "verdict", before, after, False, False)
-    assert changed.sentence() == f"npo: verdict {before} -> {after} ({said_of_it}, no change shown)"
+    assert changed.sentence() == f"npo: verdict {before} -> {after} ({said_of_it})"
     assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == []
 
 
@@ -88,16 +95,100 @@ def test_a_word_beside_a_change_of_another_model_is_not_worse(tmp_path):
     assert [(one.model, one.kind) for one in found if one.worse] == [("grad_diff", "bound")]
 
 
-def test_fresh_draws_of_the_same_weights_share_one_level_over_all_runs(tmp_path):
-    for leaks in (0, 1, 0, 2):
-        run(tmp_path, {}, {"npo": [leaks]})
+def test_other_answers_of_the_same_weights_are_no_change(tmp_path):
+    drawn_by(tmp_path, "first weights")
+    run(tmp_path, {"npo": said("open")}, {"npo": [0, 0]})
 
-        found = record.tried(tmp_path, PARAMS)
+    (word,) = run(tmp_path, {"npo": said("leaks")}, {"npo": [0, 900]})
 
-        assert found is None  # nothing changed since the run
-    write_json(tmp_path / "data/report/summary.json", {"models": {}})
-    leaks_of(tmp_path, "npo", [3])
-    assert record.tried(tmp_path, PARAMS).number == 4  # 1, 0 and 2 before
+    assert word.sentence() == "npo: verdict open -> leaks (now proved, no change shown)"
+    assert not word.worse
+
+
+def test_other_weights_with_more_leaks_are_worse_and_say_the_shares(tmp_path):
+    drawn_by(tmp_path, "first weights")
+    run(tmp_path, {"npo": said("open")}, {"npo": [20, 0]})
+    drawn_by(tmp_path, "other weights")
+
+    word, more = run(tmp_path, {"npo": said("leaks")}, {"npo": [100, 0]})
+
+    assert (word.worse, more.worse, more.proved) == (True, True, True)
+    assert more.log_e > np.log(1 / PARAMS.metrics.alpha)
+    assert more.sentence() == "npo: q0 leaks in 9.8%, before 2.0%"
+
+
+def test_an_edited_question_is_not_compared_with_what_it_was(tmp_path):
+    forget = tmp_path / "data/dataset/forget.jsonl"
+    write_jsonl(forget, [{"id": "q0", "question": "Who?"}, {"id": "q1", "question": "Where?"}])
+    drawn_by(tmp_path, "first weights")
+    run(tmp_path, {}, {"npo": [20, 20]})
+    drawn_by(tmp_path, "other weights")
+    write_jsonl(
+        forget, [{"id": "q0", "question": "Who sings?"}, {"id": "q1", "question": "Where?"}]
+    )
+
+    (more,) = run(tmp_path, {}, {"npo": [400, 400]})
+
+    assert (more.question, more.questions) == ("q1", 1)
+
+
+def test_words_of_other_weights_that_prove_no_change_say_so(tmp_path):
+    drawn_by(tmp_path, "first weights", ("npo", "grad_diff"))
+    run(tmp_path, {"npo": said("open"), "grad_diff": said("forgot")}, {})
+    drawn_by(tmp_path, "other weights", ("npo", "grad_diff"))
+
+    found = run(tmp_path, {"npo": said("leaks"), "grad_diff": said("open")}, {})
+
+    assert [change.sentence() for change in found] == [
+        "npo: verdict open -> leaks (leaks, no change shown)",
+        "grad_diff: verdict forgot -> open (not yet proved again)",
+    ]
+    assert not any(change.worse or change.better for change in found)
+
+
+def test_a_record_says_what_all_questions_prove_together(tmp_path):
+    drawn_by(tmp_path, "first weights")
+    run(tmp_path, {}, {"npo": [20, 0]})
+    drawn_by(tmp_path, "other weights")
+    run(tmp_path, {}, {"npo": [21, 1]})
+
+    news = record.read(tmp_path)
+
+    assert news.change["questions"] == 2
+    assert news.change["log_e_worse"] < news.change["log_goal"]
+    assert (news.tries["count"], news.tries["alpha"]) == (1, PARAMS.metrics.alpha)
+    assert news.drawn_from == {"npo": "other weights"}
+
+
+def test_answers_of_shared_random_numbers_are_compared_by_their_ends(tmp_path):
+    drawn_by(tmp_path, "shared")
+    run(tmp_path, {}, {"npo": [20, 0]})
+
+    (more,) = run(tmp_path, {}, {"npo": [200, 0]})
+
+    assert more.by_ends
+    assert "leaks in at least" in more.sentence()
+
+
+def test_another_tokenizer_is_a_change_whose_draws_share_random_numbers(tmp_path):
+    """A chat's template is the tokenizer's, so that the same weights may leak more."""
+    drawn_by(tmp_path, "weights", tokenizer="first")
+    run(tmp_path, {}, {"npo": [20, 0]})
+    drawn_by(tmp_path, "weights", tokenizer="other")
+
+    (more,) = run(tmp_path, {}, {"npo": [200, 0]})
+
+    assert (more.worse, more.by_ends) == (True, True)
+
+
+def test_a_server_may_change_its_weights_under_the_same_name(tmp_path):
+    about = {"schema": 1, "stream": "a server", "served": {"first": "today", "last": "today"}}
+    write_json(tmp_path / "data/generations/npo/about.json", about)
+    run(tmp_path, {}, {"npo": [20]})
+
+    (more,) = run(tmp_path, {}, {"npo": [200]})
+
+    assert more.worse
 
 
 def test_fresh_draws_of_the_same_probabilities_close_the_gate_in_at_most_alpha_of_histories(
@@ -208,11 +299,11 @@ def test_a_run_that_got_worse_closes_the_gate_marks_and_tells(repository):
         ("grad_diff", "verdict", True), ("grad_diff", "bound", True), ("npo", "bound", False),
     ]  # fmt: skip
     assert value["verdicts"] == {
-        "grad_diff": dataclasses.asdict(Words("leaks", "intact", "It leaks."))
+        "grad_diff": dataclasses.asdict(ModelWords("leaks", "intact", "It leaks."))
     }
     closing = " ".join(worse.stderr.split())
     assert "Gate closed: grad_diff: verdict open ->" in closing
-    assert "-> leaks. This is try" in closing
+    assert "-> leaks. Without a true" in closing
     assert json.loads((folder / "told.json").read_text())["changes"] == value["alarms"]
     marks = [run.data.tags.get("lethe.change") for run in mlflow_runs(repository)]
     assert sorted(mark for mark in marks if mark) == ["changed", "worse"]
@@ -244,7 +335,7 @@ def verdicts(root, **words: str) -> None:
         }
         for name, word in words.items()
     }
-    write_json(root / "data/report/summary.json", {"models": models})
+    write_words(root / "data", models)
 
 
 def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
@@ -252,11 +343,11 @@ def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
     for value in (4.0, 6.0):
         measured(tmp_path, value)
         verdicts(tmp_path, npo="leaks", base="reference")
-        written = record.write(tmp_path, TWO, complete=True, changed=[LEAKS])
+        written = record.write(tmp_path, TWO, complete=True, since=Since([LEAKS], 0.01))
     assert record.read(tmp_path) == written
     assert written.changes == [record.Change("npo", "mean", 4.0, 6.0)]
     assert written.metrics == {"npo": {"mean": 6.0}}
-    assert written.verdicts == {"npo": Words("leaks", "intact", "npo: leaks.")}, (
+    assert written.verdicts == {"npo": ModelWords("leaks", "intact", "npo: leaks.")}, (
         "a reference has no verdict"
     )
     assert list(json.loads((tmp_path / record.FILE).read_text()))[:3] == [
@@ -355,3 +446,41 @@ def test_fail_on_worse_is_closed_where_nothing_may_be_claimed_of_a_model(
     assert ended.value.exit_code == 1
     assert "Gate closed: nothing is" in words
     assert f"is claimed of npo. {REFUSED}" in words
+
+
+def asked(folder, monkeypatch, capsys, news, **gates) -> tuple[int, str]:
+    """The exit status of gates after a run with this record, and what they said."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("flows.workspace.prepare", lambda root: None)
+    monkeypatch.setattr(cli, "_run_changed", lambda *arguments: (news, {}, None))
+    status = 0
+    try:
+        cli.run(**gates)
+    except typer.Exit as ended:
+        status = ended.exit_code
+    said = capsys.readouterr()
+    return status, " ".join((said.out + said.err).split())
+
+
+@pytest.mark.parametrize(
+    ("word", "status"), [("forgot", 0), ("open", 1), ("leaks", 1), ("none", 1)]
+)
+def test_require_forgot_demands_the_word_of_every_model(
+    tmp_path, monkeypatch, capsys, word, status
+):
+    verdicts(tmp_path, grad_diff="forgot", npo=word)
+    news = record.write(tmp_path, RAN, complete=True)
+
+    ended, said_of_it = asked(tmp_path, monkeypatch, capsys, news, require="forgot")
+
+    assert ended == status
+    assert ("npo has not" in said_of_it) == bool(status)
+
+
+def test_require_forgot_is_closed_after_a_run_that_was_not_complete(tmp_path, monkeypatch, capsys):
+    news = record.write(tmp_path, RAN, complete=False)
+
+    ended, said_of_it = asked(tmp_path, monkeypatch, capsys, news, require="forgot")
+
+    assert ended == 1
+    assert "not complete" in said_of_it

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flows import server
+from flows import prefect_page, server
 from tests.flows.faults import answering_server
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 
@@ -27,6 +27,7 @@ class Served:
     port: int
     folder: Path
     told: list[str]
+    answered: int | None  # the status of an answer as soon as the addresses were told
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,13 @@ def served(tmp_path_factory) -> Iterator[Served]:
     repository = Repository(folder, {"PREFECT_HOME": str(folder), "PREFECT_API_URL": ""})
     process = repository.start("ui", "--port", str(port))
     try:
-        told = [process.stdout.readline() for _ in range(2)]
-        wait_until(lambda: answer(port) == 200, seconds=120)
-        yield Served(process.pid, port, folder, told)
+        told: list[str] = []
+        while len(told) < 2:
+            line = process.stdout.readline()
+            assert line, "the server ended"
+            if "/#/experiments/" in line:  # MLflow's lines stand between
+                told.append(line)
+        yield Served(process.pid, port, folder, told, answer(port))
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
@@ -56,6 +61,10 @@ def test_serves_on_this_machine_only(served):
     assert sockets_of(served.pid) == {f"127.0.0.1:{served.port}"}
     for line in served.told:
         assert f"http://127.0.0.1:{served.port}/#/experiments/1/runs?" in line
+
+
+def test_the_addresses_of_the_runs_are_told_when_they_answer(served):
+    assert served.answered == 200
 
 
 def test_the_page_of_the_runs_is_served_by_no_code_of_the_folder(served):
@@ -257,16 +266,21 @@ def last_run(repository) -> dict:
 
 @dataclass(frozen=True)
 class OwnApi:
-    """The Prefect server of a run: its address, and the key of Lethe's own clients."""
+    """The Prefect server of a run: its addresses, the key of Lethe's own clients, and the file that tells it the user."""
 
+    base: str
     address: str
     key: tuple[str, str]
+    key_file: Path
 
 
 @pytest.fixture
 def own_api(prefect) -> OwnApi:
     name, _, password = prefect[server.CLIENT_KEY].partition(":")
-    return OwnApi(f"{prefect['PREFECT_API_URL']}/flows/", (name, password))
+    address = prefect["PREFECT_API_URL"]
+    base = address.removesuffix("/api")
+    file = prefect_page.key_file(Path(prefect["PREFECT_HOME"]), base)
+    return OwnApi(base, f"{address}/flows/", (name, password), file)
 
 
 @pytest.mark.parametrize(
@@ -307,6 +321,51 @@ def test_the_server_of_a_run_answers_no_page_even_with_the_key(own_api, header):
 
     assert refused.status_code in (400, 403)
     assert "access-control-allow-origin" not in refused.headers
+
+
+def test_its_own_page_asks_the_server_of_a_run_and_needs_the_key(own_api):
+    created = {"name": "watched"}
+    headers = {"Origin": own_api.base}
+
+    without_key = httpx.post(own_api.address, json=created, headers=headers, timeout=60)
+    with_key = httpx.post(
+        own_api.address, json=created, headers=headers, auth=own_api.key, timeout=60
+    )
+
+    assert without_key.status_code == 401
+    assert with_key.status_code in (200, 201)
+
+
+def test_the_page_of_a_run_loads_nothing_from_elsewhere_and_stands_in_no_frame(own_api):
+    page = httpx.get(f"{own_api.base}/login", timeout=120)
+
+    assert page.status_code == 200
+    assert "<html" in page.text
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'self' ")
+    assert "frame-ancestors 'none'" in policy
+    settings = httpx.get(f"{own_api.base}/ui-settings", timeout=60).json()
+    assert settings["auth"] == "BASIC"
+    assert settings["api_url"] == f"{own_api.base}/api"
+
+
+def test_only_the_user_can_read_the_key_of_the_page(own_api):
+    assert own_api.key_file.read_text() == f"{':'.join(own_api.key)}\n"
+    assert own_api.key_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_key_of_the_page_goes_with_the_server(small):
+    small.use_its_own_server()
+    home = small.prefect_home
+
+    process = small.waiting("dataset")
+    during = set(home.glob("key-*"))
+    _, told = small.go_on(process)
+
+    keys = [path for path in during if str(path) in told]
+    assert len(keys) == 1
+    assert not keys[0].exists()
+    assert f"http://127.0.0.1:{keys[0].name.removeprefix('key-')}/login?redirect=" in told
 
 
 def test_a_request_cannot_give_the_flows_the_address_of_a_scheduler():

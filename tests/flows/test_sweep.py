@@ -81,7 +81,7 @@ def test_points_share_what_they_have_in_common(small):
     assert (small.folder / "data/sweeps/alphas.png").read_bytes().startswith(b"\x89PNG")
     assert {row["forgetting"] for row in found["rows"] if row["model"] == "npo"} == {"leaks"}
     each = [
-        yaml.safe_load((folder / "params.yaml").read_text())["report"]["points"]
+        yaml.safe_load((folder / "params.yaml").read_text())["report"]["models"]
         for folder in folders
     ]
     assert each == [2, 2], "all points share alpha"
@@ -160,6 +160,16 @@ def test_a_range_is_read_or_refused(law, low, high):
     assert low - 1e-9 <= drawn <= high + 1e-9
 
 
+POINTS = {
+    "fig-4a": 6,
+    "fig-4a-both": 12,
+    "fig-4b": 12,
+    "fig-5a": 6,
+    "fig-5c": 18,
+    "fig-5c-untouched": 18,
+}
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in PRESETS.glob("*.yaml")))
 def test_every_point_of_a_preset_is_valid(name, tmp_path):
     preset = read_sweep_preset(name)
@@ -168,13 +178,13 @@ def test_every_point_of_a_preset_is_valid(name, tmp_path):
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
     for point in {repr(sorted(dict(point.settings))): point for point in preset.points}.values():
         settings.changed(tmp_path / "params.yaml", [*preset.params.items(), *point.settings])
-    assert len(preset.points) == {"fig-4a": 6, "fig-4b": 12, "fig-5a": 6, "fig-5c": 18}[name]
+    assert len(preset.points) == POINTS[name]
     for claim in preset.claims:
         assert claim.cause in preset.axes
 
 
 def test_bad_presets_are_sentences(tmp_path, monkeypatch):
-    with pytest.raises(BadInput, match="fig-4a, fig-4b"):
+    with pytest.raises(BadInput, match="fig-4a, fig-4a-both"):
         read_sweep_preset("fig-9")
     monkeypatch.setattr("flows.grid.PRESETS", tmp_path)
     value = yaml.safe_load((ROOT / "flows/sweeps/fig-4a.yaml").read_text())

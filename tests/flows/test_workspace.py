@@ -182,7 +182,10 @@ def test_labels_do_not_change_the_settings(tmp_path, monkeypatch):
 
 
 def test_a_calibration_without_a_binary_scorer_is_refused_once_it_has_labels(tmp_path):
-    params = changed("metrics.binary", None)
+    whole = copy.deepcopy(GOOD)
+    whole["sample"]["stop"] = "fixed"  # a word needs a 0/1 scorer
+    whole["metrics"]["binary"] = None
+    params = config.validate(whole)
     (tmp_path / CALIBRATION).parent.mkdir(parents=True)
     (tmp_path / CALIBRATION).write_text("label,verdict\n")
     settings._check_judged(params, tmp_path)
@@ -231,7 +234,7 @@ class Task:
     def __init__(self):
         self.submitted = []
 
-    def with_options(self, name):
+    def with_options(self, name, task_run_name):
         return self
 
     def submit(self, stage, places, overview, processes, wait_for):
@@ -320,7 +323,7 @@ def wide(count: int) -> list[Stage]:
 def threads(monkeypatch):
     task = types.SimpleNamespace(
         fn=pipeline.bring_up_to_date.fn,
-        with_options=lambda name: types.SimpleNamespace(submit=in_a_thread),
+        with_options=lambda name, task_run_name: types.SimpleNamespace(submit=in_a_thread),
     )
     monkeypatch.setattr(pipeline, "bring_up_to_date", task)
     monkeypatch.setattr(pipeline, "wait", lambda futures: [future.join() for future in futures])

@@ -1,5 +1,6 @@
 """One valid file for each reader of users' files, and the call that reads such a file."""
 
+import gzip
 import io
 import json
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.lethe.certificates.test_check import CLAIM
 from tests.lethe.io.logs.small_logs import KINDS, small
 from tests.lethe.scoring.test_tofu_log import evaluation
 from tests.small import ROOT
@@ -17,6 +19,16 @@ ROWS = [
     ROW,
     ROW | {"id": "b", "context": "The sea.", "perturbed_answer": ["Ada sings."], "author": None},
 ]
+STATED = {
+    "_type": "https://in-toto.io/Statement/v1",
+    "subject": [{"name": "m", "digest": {"sha256": "0" * 64}}],
+    "predicateType": "https://lethe.example/attestation/eval-result/v0.1",
+    "predicate": {
+        "claims": [CLAIM],
+        "sampleSize": 4096,
+        "evidence": [{"name": "d.json", "digest": {"sha256": "0" * 64}}],
+    },
+}
 LANGUAGE = """
 system: [null, {name: strict, text: Answer in one word., weight: 0.5}]
 shots:
@@ -51,6 +63,15 @@ def _parquet(table: Any) -> bytes:
     target = io.BytesIO()
     table.to_parquet(target)
     return target.getvalue()
+
+
+def _zstandard(content: bytes) -> bytes:
+    import pyarrow as pa
+
+    target = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(target, "zstd") as stream:
+        stream.write(content)
+    return target.getvalue().to_pybytes()
 
 
 def _logs(folder: Path) -> list[Reader]:
@@ -164,17 +185,32 @@ def _tables() -> list[Reader]:
             Reader(f"{name} JSON lines", "a.jsonl", _lines(*table.to_dict("records")), read)
         )
         found.append(Reader(f"{name} Parquet", "a.parquet", _parquet(table), read, "parquet", 2))
+    table = scores.to_csv(index=False).encode()
+    forms = {
+        "scores semicolon": ("a.csv", table.replace(b",", b";"), "text"),
+        "scores tab": ("a.tsv", table.replace(b",", b"\t"), "text"),
+        "scores yes": ("a.csv", b"prompt_id;score\na;yes\na;no\nb;1\n", "text"),
+        "scores percent": ("a.csv", b"prompt_id,score\na,3%\na,40 %\nb,0\n", "text"),
+        "scores records": ("a.json", scores.to_json(orient="records").encode(), "text"),
+        "scores gzip": ("a.csv.gz", gzip.compress(table), "bytes"),
+        "scores Zstandard": ("a.csv.zst", _zstandard(table), "bytes"),
+    }
+    for name, (file, content, kind) in forms.items():
+        found.append(Reader(name, file, content, lambda path: read_scores(path, "worst"), kind, 2))
     return [*found, Reader("losses plain", "a.txt", b"0.5\n1.25\n3\n", read_losses)]
 
 
 def _others() -> list[Reader]:
+    from lethe.api.attesting import verified
     from lethe.certificates.certificate import FACTS, Audit, Certificate, read_certificate
+    from lethe.certificates.draws import Draws, QuestionDraws, read_draws
+    from lethe.certificates.envelope import Envelope, Signature, canonical
     from lethe.config import load, read_yaml
-    from lethe.data.prompt_language import productions, read_language
     from lethe.data.rows import csv_entries, json_entries, read_rows
     from lethe.io.files import read_artifact
     from lethe.labels.labels import read_labels
     from lethe.models.encoding import read_template
+    from lethe.sampling.prompt_language import productions, read_language
     from lethe.scoring.tofu import KEYS, SECTIONS
     from lethe.scoring.tofu import read_log as read_tofu
 
@@ -188,6 +224,11 @@ def _others() -> list[Reader]:
     def json_ids(path: Path) -> object:
         return [one.text("id") for one in json_entries(path)]
 
+    def stated(path: Path) -> object:
+        return verified(path, None, None, None).sentences()
+
+    drawn = Draws((QuestionDraws("a", 9, (0, 4)),), "0" * 64, 1)
+    enveloped = Envelope(canonical(STATED), (Signature("k", b"0" * 64),)).as_json()
     claim = Certificate(
         ("a", "b"), 0.1, 0.05, dict.fromkeys(FACTS, "0" * 64), {"engine": {}}, {"model": "m"}
     )
@@ -216,6 +257,7 @@ def _others() -> list[Reader]:
         Reader("params", "params.yaml", (ROOT / "params.yaml").read_bytes(), load, weight=1),
         Reader("YAML", "a.yaml", b"a: {b: [1, 2.5, null]}\nc: &x [on, 026]\nd: *x\n", read_yaml),
         Reader("rows", "a.jsonl", _lines(*ROWS), read_rows),
+        Reader("rows CSV", "a.csv", b'question,answer,keywords\nWho?,"Bo, he",Bo|Bob\n', read_rows),
         Reader("source CSV", "a.csv", quoted, csv_answers),
         Reader("source JSON", "a.json", json.dumps(ROWS).encode(), json_ids),
         Reader(
@@ -227,6 +269,9 @@ def _others() -> list[Reader]:
             json.dumps(claim.as_dict(), indent=1).encode(),
             read_certificate,
         ),
+        Reader("statement", "a.json", json.dumps(STATED).encode(), stated),
+        Reader("envelope", "a.json", json.dumps(enveloped).encode(), stated),
+        Reader("draws", "a.json", json.dumps(drawn.as_json()).encode(), read_draws),
         Reader("prompt language", "a.yaml", LANGUAGE.encode(), language, weight=2),
         Reader("prompt", "a.txt", b"Question: {question}\nAnswer:", read_template),
         Reader(
@@ -241,8 +286,6 @@ def _others() -> list[Reader]:
 
 def _sources(folder: Path) -> list[Reader]:
     """The files of datasets, and the files that stand beside others."""
-    import gzip
-
     import numpy as np
 
     from lethe.config.load import parse

@@ -25,7 +25,7 @@ IMPORTED = (
     "lethe.api.probabilities",
     "lethe.cli.hooks",
     "lethe.sampling.endpoint",
-    "lethe.sampling.endpoint_http",
+    "lethe.models.endpoint_http",
     "lethe.sampling.endpoint_tree",
     "tests.lethe.sampling.fault_server",
 )

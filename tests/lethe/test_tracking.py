@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -17,6 +19,7 @@ from lethe.results import table
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.tracking import entries
 from lethe.tracking.runs import GAP
+from lethe.verdict.finding import FORGETTING, QUANTITY, Finding
 from tests.flows.faults import answering_server
 
 if TYPE_CHECKING:
@@ -132,15 +135,15 @@ def write_answers(folder: Path) -> None:
     )
 
 
-def write_summary(
-    folder: Path, standing: str = "leaks", worst: float = 0.5, mean: float = 0.25
-) -> None:
-    told = {
-        "standing": standing,
-        "verdict": VERDICT,
-        "metrics": {"m_bin_worst": worst, "mean": mean},
-    }
+def write_summary(folder: Path, standing: str = "leaks", mean: float = 0.25) -> None:
+    """The words on npo, as the stage `compare` writes them and as the report repeats them."""
+    told = {"standing": standing, "verdict": VERDICT, "metrics": {"mean": mean}}
     write_json(folder / "data/report/summary.json", {"models": {"npo": told}})
+    details = {"title": standing, "attention": False, "verdict": None}
+    word = Finding("npo", FORGETTING, standing.partition(",")[0], VERDICT, details=details)
+    place = table.place(folder / "data", "compare", "models")
+    compared = [row for row in table.read_rows(place) if row.quantity != QUANTITY]
+    table.write(place, [*compared, word.row()])
 
 
 def write_lock(folder: Path, lock: dict) -> None:
@@ -186,6 +189,28 @@ def kept_table(folder: Path, name: str) -> list[dict]:
     return [dict(zip(held["columns"], row, strict=True)) for row in held["data"]]
 
 
+def test_the_scores_of_a_twin_test_are_no_table_of_results(folder):
+    scores = pd.DataFrame({"secret": ["s"], "candidate": ["c"], "log_prob": [-1.0]})
+    path = folder / "data/twins/npo.parquet"
+    path.parent.mkdir()
+    scores.to_parquet(path)
+    write_results_of_twins(folder)
+    outs = [
+        {"path": f"data/{place}/npo.parquet", "md5": "t"} for place in ("twins", "results/twins")
+    ]
+    write_lock(folder, {"stages": LOCK["stages"] | {"twins@npo": {"outs": outs}}})
+
+    entry = next(entry for entry in entries.read_entries(folder) if entry.name == "npo")
+
+    assert any(row.quantity == "trace_p" for row in entry.rows)
+    assert path not in [artifact for _, artifact in entry.artifacts]
+
+
+def write_results_of_twins(folder: Path) -> None:
+    row = table.result("npo", "model", "trace_p", "given answers", 0.5)
+    table.write(table.place(folder / "data", "twins", "npo"), [row])
+
+
 def test_a_pipeline_with_its_models(folder):
     assert tracking.log_new(folder) == "MLflow: 2 new runs."
     assert runs(folder) == ["npo", "other"], "a model whose metrics are gone is not logged"
@@ -205,15 +230,15 @@ def test_a_pipeline_with_its_models(folder):
         "metrics.binary": "keyword",
     }
     assert any(run.data.params.get("sample.scorers") == '["a", "b"]' for run in held)
-    headline = {key: value for key, value in npo.metrics.items() if not key.startswith("training/")}
-    assert headline == {"mean": 0.25, "m_bin_worst": 0.5, "forget_quality": 0.75}
-    assert npo.metrics.keys() - headline.keys() == {"training/loss"}
+    measured = {key: value for key, value in npo.metrics.items() if not key.startswith("training/")}
+    headlines = {"mean": 0.25, "m_bin_worst": 0.5, "forget_quality": 0.75}
+    assert measured == headlines | {"max": 0.75}
+    assert npo.metrics.keys() - measured.keys() == {"training/loss"}
     steps = store_of(folder).get_metric_history(below["npo"].info.run_id, "training/loss")
     assert (len(steps), max(step.step for step in steps)) == (700, 699)
     told = tags(folder, "npo")
-    assert {key: json.loads(value) for key, value in told.items() if key.startswith("bound.")} == {
-        "bound.m_bin_worst": WORST_BOUND.guarantee_dict()
-    }
+    (guarantees,) = (folder / ".lethe/mlruns").rglob("guarantees.txt")
+    assert guarantees.read_text() == f"m_bin_worst: {WORST_BOUND.sentence(of='the questions')}\n"
     assert {key for key in told if key.startswith("stage.")} == {
         "stage.unlearn",
         "stage.score",
@@ -279,7 +304,7 @@ def test_a_pipeline_says_what_changed(folder):
     changed = yaml.safe_load(yaml.safe_dump(LOCK))
     changed["stages"]["metrics@npo"]["outs"][1]["md5"] = "new"
     write_lock(folder, changed)
-    write_summary(folder, "forgot, intact", 0.75, 0.5)
+    write_summary(folder, "forgot, intact", 0.5)
     assert tracking.log_new(folder) == "MLflow: 1 new run."
     assert len(runs(folder, parents=True)) == 2
     npo, before = (run.data.tags for run in logged(folder) if own(run.info.run_name) == "npo")
@@ -346,7 +371,7 @@ def test_words_and_comparisons_of_a_stage_that_did_not_finish_are_left_out(folde
         return entry.standing, entry.numbers.get("forget_quality")
 
     assert npo() == ("leaks", 0.75)
-    assert npo("report") == ("", 0.75)
+    assert npo("report") == ("leaks", 0.75)
     assert npo("report", "compare") == ("", None)
 
 
@@ -416,3 +441,193 @@ def test_off(folder, monkeypatch):
     monkeypatch.setenv("LETHE_TRACKING", "off")
     assert tracking.log_new(folder) == ""
     assert runs(folder) == []
+
+
+def logged_models(folder: Path, query: str | None = None, **more) -> list:
+    client = store_of(folder)
+    experiments = [one.experiment_id for one in client.search_experiments()]
+    return list(client.search_logged_models(experiments, filter_string=query, **more))
+
+
+def test_models_are_found_by_a_bound_on_their_data(folder):
+    tracking.log_new(folder)
+    (data,) = {
+        (metric.dataset_name, metric.dataset_digest)
+        for model in logged_models(folder)
+        for metric in model.metrics
+    }
+    named = [dict(zip(("dataset_name", "dataset_digest"), data, strict=True))]
+
+    found = logged_models(folder, "metrics.m_bin_worst < 0.6", datasets=named)
+    tighter = logged_models(folder, "metrics.m_bin_worst < 0.4", datasets=named)
+
+    assert [model.name for model in found] == ["npo"]
+    assert tighter == []
+    assert data[0] == "forget"
+
+
+def test_a_logged_model_is_ready_and_linked_with_its_run(folder):
+    tracking.log_new(folder)
+    npo = next(model for model in logged_models(folder) if model.name == "npo")
+
+    run = store_of(folder).get_run(npo.source_run_id)
+
+    assert (str(npo.status), npo.model_type) == ("READY", "unlearned")
+    assert [entry.model_id for entry in run.inputs.model_inputs] == [npo.model_id]
+    assert [entry.dataset.name for entry in run.inputs.dataset_inputs] == ["forget"]
+    assert run.data.metrics["m_bin_worst"] == 0.5
+
+
+def test_the_model_of_a_run_half_logged_is_gone(folder):
+    tracking.log_new(folder)
+    client = store_of(folder)
+    for run in logged(folder):
+        client.update_run(run.info.run_id, "RUNNING")
+    (folder / ".lethe/tracked.json").unlink()
+
+    tracking.log_new(folder)
+
+    assert sorted(model.name for model in logged_models(folder)) == ["npo", "other"]
+
+
+@pytest.fixture
+def labelling(folder, monkeypatch):
+    """A queue of the answers of npo, and its labels."""
+    from lethe.labels.draws import Draws
+    from lethe.labels.labels import Answer, Labels
+    from lethe.labels.queue import Queue
+
+    monkeypatch.chdir(folder)
+    texts = ["often", "rare", WORST, "third"] * 5
+    draws = Draws({"a": [Answer("a", text) for text in texts]}, {"a": "Who?"}, {})
+    return Queue(draws, 0.9, 3), Labels(folder / "labels.jsonl")
+
+
+def judge(answer, value):
+    """Give feedback on the trace of an answer, as a person does on MLflow's page."""
+    import mlflow
+    from mlflow.entities import AssessmentSource
+
+    from lethe.tracking import feedback
+
+    mlflow.set_tracking_uri(tracking.store(Path.cwd()))
+    try:
+        experiment = mlflow.get_experiment_by_name("lethe labels").experiment_id
+        traces = mlflow.search_traces(locations=[experiment], return_type="list")
+        digest = feedback.digest_of(answer, {"a": "Who?"})
+        (trace,) = [one for one in traces if one.info.tags[feedback.ANSWER] == digest]
+        source = AssessmentSource("HUMAN", "anna")
+        mlflow.log_feedback(trace_id=trace.info.trace_id, name="leaks", value=value, source=source)
+    finally:
+        mlflow.set_tracking_uri(None)
+
+
+def test_feedback_of_a_person_comes_back_as_labels_in_the_order_of_the_queue(labelling):
+    from lethe.tracking import feedback
+
+    queue, labels = labelling
+    feedback.show(queue, labels)
+    judge(queue.chosen[0], False)
+    judge(queue.chosen[2], True)
+
+    first = feedback.take(queue, labels)
+    judge(queue.chosen[1], True)
+    second = feedback.take(queue, labels)
+
+    assert "1 new label " in first
+    assert "1 feedback waits" in first
+    assert "2 new labels" in second
+    assert [labels.by_answer[answer] for answer in queue.chosen[:3]] == [0, 1, 1]
+    assert "MLFLOW_TRACKING_URI" not in os.environ
+
+
+def test_an_answer_has_one_trace_and_a_label_comes_with_it(labelling):
+    from lethe.labels.labels import Asked
+    from lethe.tracking import feedback
+
+    queue, labels = labelling
+    labels.add(queue.chosen[0], 1, Asked("mass", 0.9), {})
+
+    first, second = feedback.show(queue, labels), feedback.show(queue, labels)
+
+    labels.undo({}, 1)
+    assert f"{len(set(queue.chosen) | {answer for answer, _ in queue.sampled})} new traces" in first
+    assert "0 new traces" in second
+    assert "1 new label " in feedback.take(queue, labels)
+
+
+@pytest.fixture
+def with_verdicts(labelling):
+    """Two questions with verdicts: "b" leaks in three draws, twice with the same text, and "a" in one."""
+    from lethe.labels.draws import Draws
+    from lethe.labels.labels import Answer
+    from lethe.labels.queue import Queue
+
+    _, labels = labelling
+    texts = {"a": ["often", "often", "once"], "b": ["one", "two", "two", "clean"]}
+    answers = {name: [Answer(name, text) for text in of_name] for name, of_name in texts.items()}
+    verdicts = {"a": np.array([0.0, 0, 1]), "b": np.array([1.0, 1, 1, np.nan])}
+    return Queue(Draws(answers, {}, verdicts), 0.9, 1), labels
+
+
+def test_the_worst_answers_are_those_that_the_verdicts_call_leaks(with_verdicts, labelling):
+    queue, _ = with_verdicts
+
+    worst = [answer.text for answer in queue.worst(50)]
+
+    assert worst == ["two", "one", "once"]
+    assert len(queue.worst(1)) == 1
+    assert labelling[0].worst(50) == []  # without verdicts
+
+
+def test_feedback_on_a_worst_answer_is_a_label_at_once(with_verdicts):
+    from lethe.tracking import feedback
+
+    queue, labels = with_verdicts
+    (worst,) = queue.worst(1)
+    feedback.show(queue, labels, worst=1)
+    judge(worst, True)
+
+    said = feedback.take(queue, labels, worst=1)
+
+    assert "1 new label " in said
+    assert labels.by_answer == {worst: 1}
+
+
+def test_two_people_who_disagree_make_no_label(labelling):
+    from lethe.errors import BadInput
+    from lethe.tracking import feedback
+
+    queue, labels = labelling
+    feedback.show(queue, labels)
+    for value in (True, False):
+        judge(queue.chosen[0], value)
+
+    with pytest.raises(BadInput, match="true and false"):
+        feedback.take(queue, labels)
+
+
+def test_a_feedback_that_contradicts_a_label_is_told(labelling):
+    from lethe.errors import BadInput
+    from lethe.labels.labels import Asked
+    from lethe.tracking import feedback
+
+    queue, labels = labelling
+    feedback.show(queue, labels)
+    judge(queue.chosen[0], False)
+    labels.add(queue.chosen[0], 1, Asked("mass", 0.9), {})
+
+    with pytest.raises(BadInput, match="the label 1"):
+        feedback.take(queue, labels)
+
+
+def test_a_feedback_that_is_no_yes_or_no_is_named(labelling):
+    from lethe.errors import BadValue
+    from lethe.tracking import feedback
+
+    queue, labels = labelling
+    feedback.show(queue, labels)
+    judge(queue.chosen[0], "perhaps")
+
+    with pytest.raises(BadValue, match="perhaps"):
+        feedback.take(queue, labels)

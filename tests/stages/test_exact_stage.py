@@ -27,7 +27,7 @@ from tests.small import ROOT, tiny_params, work
 def params(place: Path, **more) -> config.Params:
     value = config.read_yaml(ROOT / "params.yaml")
     (place / "letters.txt").write_text("{question}")
-    value["sample"] |= {"prompt": str(place / "letters.txt"), "max_new_tokens": 4}
+    value["sample"] |= {"prompt": str(place / "letters.txt"), "max_new_tokens": 4, "stop": "fixed"}
     value["models"] = {name: {"path": str(place / name)} for name in ("base", "retrain")}
     value["unlearn"]["methods"] = {}
     value["exact"] = None if more.get("off") else value["exact"] | {"rows": 500, **more}

@@ -156,7 +156,7 @@ def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
         list(row.values()) for row in want["per_prompt"]
     ]
     assert metrics.bounds["labelled_worst"].covers == Covers.WORST_PROMPT
-    assert {row.bounds["labelled_upper"].n for row in rows.values()} == {12}
+    assert {row.bounds["labelled_upper"].n for row in rows.values()} == {24}
     shown = json.loads((labelled / "data/metrics/base.json").read_text())
     assert {"labelled_worst", "labelled_pooled"} <= set(shown)
     told = json.loads((labelled / "data/report/summary.json").read_text())["models"]["base"]
@@ -193,6 +193,7 @@ def test_a_column_has_one_owner_and_metrics_names_a_column():
         harm=HARM, graded={"judge": "strongreject", "model": "m", "labelled": ANSWERS}
     )
     value["metrics"] |= {"binary": "harm", "leak": "harm_p"}
+    value["sample"]["stop"] = "fixed"  # a model judge decides after the draws
     assert config.validate(value).judges["harm"].params.batch == 32
     value["metrics"]["binary"] = "graded"
     with pytest.raises(BadInput, match=r"not all 0 or 1.*harm"):

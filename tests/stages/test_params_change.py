@@ -9,36 +9,52 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 
 from lethe.config.load import section_of
+from stages.sources import COMPUTED, keys_of
 from tests.recorded import recorded
 from tests.small import ROOT, stages_of, tiny_params, work, write_params
 
 PARAMS = tiny_params()
 STAGES = stages_of(PARAMS)
-DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+KEYS = keys_of(ROOT)
 # Keys that are read only beside others: what makes a stage read them.
 CONDITIONAL: dict[str, dict[str, Any]] = {
-    "sample.sequential": {"sample.stop": "sequential"},
+    "sample.first": {"sample.stop": "word", "sample.first": 16},
     "sample.row_budget": {"sample.n": "auto", "sample.max_new_tokens": 2},
     "metrics.labels": {"metrics.labels.folder": "data/people"},
 }
 READS = {
-    "sample.sequential": "sample@base",
+    "sample.first": "sample@base",
     "sample.row_budget": "sample@base",
     "metrics.labels": "metrics@base",
 }
 # Listed as a whole though only parts are read: compare waits for all of these stages anyway. Another kind's section of the
 # dataset is read with that kind.
 LISTED_WHOLE = {
-    "compare": {"exact", "models"},
-    "prepare": {"data.tofu"},
+    # Methods and trained models are read by their seeds, and the stream where a word was kept.
+    "compare": {
+        "exact",
+        "extract",
+        "models",
+        "report.paired_seeds",
+        "report.tau_graded",
+        "sample.stream",
+        "train.models",
+        "unlearn.methods",
+    },
+    "references": {"metrics", "models", "report", "score"},  # read with `sample.stop: word`
+    "prepare": {"data.tofu", "twins"},  # the number of candidates alone
+    **{
+        f"twins@{model}": {"twins"} for model in PARAMS["models"]
+    },  # the key and the declared scores alone
     "extract@npo_entropy_at": {"extract", "models", "sample"},  # adaptive temperature is refused
     "unlearn@npo_entropy": {
         "unlearn.recipe.reference"
     },  # of methods that need the model before unlearning
 }
+# Keys that an entry of `models` need not have, which dvc.yaml can therefore not list: the identity holds their values.
+OPTIONAL = ("chat", "max_new_tokens", "prompt")
 # The page prints the seeds of whole params, and no key below these holds one.
 PRINTED = {"report": {"notify"}}
 # How the work is done: another value changes no byte.
@@ -50,6 +66,7 @@ CHANGES = {
     "sample.temperature": ("sample@base", 0.5),
     "extract.top_k": ("extract@base", 3),
     "metrics.alpha": ("metrics@base", 0.05),
+    "twins.k": ("prepare", 5),
 }
 OUTS = {
     "prepare": ["data/dataset"],
@@ -80,10 +97,17 @@ def below(key: str, entries: Any) -> bool:
 
 
 def listed(stage: str) -> list[str]:
-    """The keys of params.yaml that dvc.yaml lists for a stage."""
+    """The keys of params.yaml that dvc.yaml lists for a stage, and the entry that is in the stage's identity alone."""
     name, _, instance = stage.partition("@")
-    params = DVC[name].get("do", DVC[name])["params"]
-    return [param.replace("${key}", instance) for param in params if isinstance(param, str)]
+    return [key.replace("${key}", instance) for key in KEYS[name]]
+
+
+def in_identity(stage: str) -> list[str]:
+    """The keys whose values the stage `sources` computes for a stage, beside those that dvc.yaml lists."""
+    name, _, instance = stage.partition("@")
+    if "models.${key}.template" not in COMPUTED.get(name, ()):
+        return []
+    return [f"models.{instance}.{key}" for key in OPTIONAL]
 
 
 def changed(values: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +128,7 @@ def own(pipeline, tmp_path, monkeypatch) -> Path:
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_reads_no_key_that_dvc_does_not_watch(pipeline, stage):
     _, read = pipeline
-    watched = {*listed(stage), *PRINTED.get(stage, ())}
+    watched = {*listed(stage), *in_identity(stage), *PRINTED.get(stage, ())}
     assert {key for key in read[stage] if not below(key, watched)} == set()
 
 
@@ -129,10 +153,22 @@ def test_a_key_that_matters_beside_others_is_read_beside_them(own, key):
     label(own, "base")
     stage = READS[key]
     write_params(own, changed(CONDITIONAL[key]))
+    work("references")
     with recorded() as read:
         work(stage)
     assert {name for name in leaves(PARAMS) if below(name, [key])} - read == set()
     assert {name for name in read if not below(name, listed(stage))} == set()
+
+
+def test_with_the_word_the_rule_of_draws_reads_what_dvc_watches(own):
+    write_params(own, changed({"sample.stop": "word"}))
+
+    with recorded() as read:
+        work("references")
+
+    assert {name for name in read if not below(name, listed("references"))} == set()
+    expected = {"report.tau", "report.models", "report.retrain", "metrics.alpha", "metrics.binary"}
+    assert expected <= read
 
 
 @pytest.mark.parametrize("key", CHANGES)

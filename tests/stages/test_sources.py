@@ -205,7 +205,7 @@ def test_one_byte_of_an_adapters_base_makes_dvc_run_exactly_the_stages_that_read
     stale = stale_entries(folder)
     place.write_bytes(before)
 
-    readers = ("sample", "likelihood", "exact", "extract", "epsilon_star")
+    readers = ("sample", "likelihood", "exact", "extract", "epsilon_star", "twins")
     assert stale == {f"{stage}@adapted" for stage in readers}
 
 

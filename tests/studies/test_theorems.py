@@ -51,6 +51,24 @@ def test_a_table_of_two_splits_beats_retraining_and_the_swap_refutes_it(monkeypa
     assert values == {"random splits": 1.0, "swapped pair": 0.0}
 
 
+def test_an_adversary_that_knows_the_most_sensitive_point_gains_all_where_it_was_forgotten():
+    accepts = np.zeros((2**theorems.POINTS, theorems.POINTS))
+    accepts[:, 0] = 1
+    sensitivities = np.array([1.0, 0, 0, 0, 0, 0]) + 1e-12
+
+    advantages = np.round(theorems._advantages(accepts, sensitivities), 6)
+
+    # Of 90 splits, the point is forgotten in 30 and tested in 30.
+    assert np.count_nonzero(advantages == 1) == 30
+    assert np.count_nonzero(advantages == -1) == 30
+
+
+def test_the_lower_bound_of_a_mechanism_comes_near_the_epsilon_of_a_mean_of_few_records():
+    values = theorems.private_mean()
+
+    assert 0.7 < values["largest ratio"] <= 1
+
+
 def test_the_command_writes_an_outcome_with_its_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 

@@ -30,11 +30,12 @@ from lethe.attacks.protocol import (
     Attacked,
     AttackParams,
     Knowledge,
+    Ranges,
     changed,
     is_inner,
     linear_weights,
 )
-from lethe.config.fields import Count, Positive, Real
+from lethe.config.fields import Count, Increasing, Positive, Real
 from lethe.errors import BadInput, LetheError
 from lethe.io.artifacts import Row
 from lethe.models.encoding import collate
@@ -57,9 +58,22 @@ class QuantiseParams(AttackParams):
     rounding: Literal["simulated", "torchao"] = "simulated"
 
 
+class QuantiseRanges(Ranges):
+    """The formats, of which each is drawn equally often; the rounding is simulated."""
+
+    bits: Annotated[tuple[Literal[8, 4, 3, 2], ...], Field(min_length=1)] = (8, 4)
+    group: Count = 64
+
+    def drawn(self, rng: np.random.Generator) -> dict[str, object]:
+        place = int(rng.integers(len(self.bits)))
+        bits = self.bits[place]
+        return {"bits": [bits], "group": self.group}
+
+
 class Quantise(Attack[QuantiseParams], params=QuantiseParams):
     """Quantise the weights. The budget is the number of bits removed from each weight: 24 for int8, 28 for 4 bits."""
 
+    Ranges = QuantiseRanges
     budget = "bits taken per weight"
 
     def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
@@ -135,9 +149,20 @@ class NoiseParams(AttackParams):
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.02, 0.05, 0.1, 0.2)
 
 
+class NoiseRanges(Ranges):
+    """The least and the largest size; the logarithm of a size is uniform between them."""
+
+    size: Annotated[tuple[Positive, Positive], Increasing()] = (0.02, 0.2)
+
+    def drawn(self, rng: np.random.Generator) -> dict[str, object]:
+        size = log_uniform(rng, self.size)
+        return {"sizes": [size]}
+
+
 class Noise(Attack[NoiseParams], params=NoiseParams):
     """Replace W by W + s rms(W) G, where G is standard Gaussian and drawn separately for each size."""
 
+    Ranges = NoiseRanges
     budget = "relative noise"
 
     def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
@@ -152,21 +177,31 @@ class Noise(Attack[NoiseParams], params=NoiseParams):
         return changed(model, self.params.sizes, noisy)
 
 
+Pruned = Annotated[Real, Field(gt=0, lt=1)]  # of the weights of a layer
+
+
 class PruneParams(AttackParams):
     """The shares of weights to prune."""
 
     kind: Literal["prune"]
-    shares: Annotated[tuple[Annotated[Real, Field(gt=0, lt=1)], ...], Field(min_length=1)] = (
-        0.05,
-        0.1,
-        0.2,
-        0.4,
-    )
+    shares: Annotated[tuple[Pruned, ...], Field(min_length=1)] = (0.05, 0.1, 0.2, 0.4)
+
+
+class PruneRanges(Ranges):
+    """The least and the largest share; a share is uniform between them."""
+
+    share: Annotated[tuple[Pruned, Pruned], Increasing()] = (0.05, 0.4)
+
+    def drawn(self, rng: np.random.Generator) -> dict[str, object]:
+        least, largest = self.share
+        share = float(rng.uniform(least, largest))
+        return {"shares": [share]}
 
 
 class Prune(Attack[PruneParams], params=PruneParams):
     """Prune each layer separately; among equal magnitudes, the earlier weight is pruned first."""
 
+    Ranges = PruneRanges
     budget = "share of weights pruned"
 
     def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
@@ -191,9 +226,35 @@ class RelearnParams(AttackParams):
     lr: Positive = 5.0e-4
 
 
+class RelearnRanges(Ranges):
+    """The rows, and the least and the largest number of rows and of steps and learning rate.
+
+    The logarithm of each is uniform between its ends; numbers of rows and steps are rounded to whole ones.
+    """
+
+    rows: Literal["forget", "same_authors", "unrelated"] = "unrelated"
+    count: Annotated[tuple[Count, Count], Increasing()] = (5, 40)
+    steps: Annotated[tuple[Count, Count], Increasing()] = (1, 16)
+    batch: Count = 8
+    lr: Annotated[tuple[Positive, Positive], Increasing()] = (1.0e-4, 1.0e-3)
+
+    def drawn(self, rng: np.random.Generator) -> dict[str, object]:
+        count = round(log_uniform(rng, self.count))
+        steps = round(log_uniform(rng, self.steps))
+        lr = log_uniform(rng, self.lr)
+        return {
+            "rows": self.rows,
+            "count": count,
+            "steps": [steps],
+            "batch": self.batch,
+            "lr": lr,
+        }
+
+
 class Relearn(Attack[RelearnParams], params=RelearnParams):
     """Fine-tune by AdamW at a constant learning rate; one training run covers all budgets."""
 
+    Ranges = RelearnRanges
     budget = "steps of relearning"
 
     def learned(self, knowledge: Knowledge, seed: int) -> list[Row]:
@@ -250,6 +311,12 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
                 losses.check(trained)
                 taken.clear()
                 yield step, model.eval()
+
+
+def log_uniform(rng: np.random.Generator, ends: tuple[float, float]) -> float:
+    """Return a number whose logarithm is uniform between those of two positive ends."""
+    low, high = np.log(ends)
+    return float(np.exp(rng.uniform(low, high)))
 
 
 def _some(rows: list[Row], count: int, rng: np.random.Generator) -> list[Row]:

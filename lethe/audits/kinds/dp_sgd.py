@@ -149,7 +149,11 @@ def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Seque
 
 
 def _put_canaries(
-    network: nn.Module, weight: Tensor, places: Tensor, canary: Tensor, size: float
+    network: nn.Module,
+    weight: Tensor,
+    places: Tensor,
+    canary: Tensor,
+    size: float,
 ) -> None:
     """Replace the gradient of each canary's row by one of a single coordinate and of norm ``size``;
     Opacus gives every parameter the attribute ``grad_sample``.

@@ -99,12 +99,18 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
     """Read a file or a table with the columns ``bit``, ``guess`` (0 or 1) and ``score``, and check
     every row.
     """
+    from pandas.api.types import is_bool_dtype
+
     path = source if isinstance(source, Path) else IN_MEMORY
     table = read_table(source, required=COLUMNS) if isinstance(source, Path) else source
     check_columns(path, COLUMNS, table.columns)
     if not len(table):
         raise BadFile(path, "has no rows", "Give one row per secret bit.")
-    columns = {name: numeric_column(table, name, path) for name in COLUMNS}
+    columns = {}
+    for name in COLUMNS:
+        # Python's True is a bit; "yes" and a score of True are none.
+        is_bits = name != "score" and is_bool_dtype(table[name])
+        columns[name] = numeric_column(table, name, path, words=is_bits)
     for name, values in columns.items():
         broken = np.isnan(values) if name == "score" else ~np.isin(values, (0, 1))
         if broken.any():
@@ -187,7 +193,12 @@ def dp_sgd(q: float, steps: int, delta: float) -> Family:
         raise BadValue("steps", steps, legal, "More would take hours.")
     channel_at = partial(_pair, q=q, steps=steps)
     return Family(
-        "dp-sgd", "sigma", channel_at, STRONGEST, strength=_reciprocal, tolerance=TOLERANCE
+        "dp-sgd",
+        "sigma",
+        channel_at,
+        STRONGEST,
+        strength=_reciprocal,
+        tolerance=TOLERANCE,
     )
 
 

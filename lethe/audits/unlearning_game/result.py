@@ -150,8 +150,11 @@ class GameResult:
             del whole["privacy"]
         if not self.tables:
             del whole["tables"], whole["figure"], whole["bounds"]
+        lacking = "leakage"
+        if self.kind == "text":
+            lacking = "confusion"
         for method in methods.values():
-            del method["confusion" if self.kind == "text" else "leakage"]
+            del method[lacking]
         return {**whole, "methods": methods}
 
 
@@ -167,10 +170,12 @@ def results_by_method(outcomes: Sequence[AttackOutcome], alpha: float) -> dict[s
 
 def _summary(outcomes: Sequence[AttackOutcome], alpha: float) -> PlayedMethod:
     """The result of one method's outcomes."""
-    original, swapped = (signed_advantages(outcomes, half) for half in HALVES)
+    original = signed_advantages(outcomes, "original")
+    swapped = signed_advantages(outcomes, "swapped")
     random = signed_advantages(outcomes, RANDOM)
     by_pair = _by_pair(original, swapped)
-    splits = deviation = None
+    splits = None
+    deviation = None
     if random:
         of_random = unlearning_quality(original, random, alpha=alpha)
         splits = RandomSplits(of_random.value, _by_pair(original, random))
@@ -187,7 +192,14 @@ def _summary(outcomes: Sequence[AttackOutcome], alpha: float) -> PlayedMethod:
     mia_auc = {attack: float(np.mean(values)) for attack, values in areas.items()}
     mia_score = 1 - max(mia_auc.values())
     quality = unlearning_quality(original, swapped, alpha=alpha)
-    return PlayedMethod(quality, by_pair, splits, deviation, mia_auc, mia_score)
+    return PlayedMethod(
+        quality,
+        by_pair,
+        splits,
+        deviation,
+        mia_auc,
+        mia_score,
+    )
 
 
 def signed_advantages(outcomes: Sequence[AttackOutcome], half: str) -> dict[str, np.ndarray]:
@@ -257,6 +269,7 @@ def headline(result: GameResult) -> dict[str, object]:
 
 
 def _headline_row(method: PlayedMethod, performs: str) -> dict[str, object]:
+    """The row of a method in the headline."""
     quality = method.quality
     row: dict[str, object] = {
         "quality": quality.value,
@@ -267,8 +280,8 @@ def _headline_row(method: PlayedMethod, performs: str) -> dict[str, object]:
     for part, value in method.performance.items():
         row[f"{performs}_{part}".replace(" ", "_")] = value
     row["mia_score"] = method.mia_score
-    row["confusion_score"] = method.confusion.score if method.confusion else None
-    row["random_splits_quality"] = method.random_splits.quality if method.random_splits else None
+    row["confusion_score"] = _confusion_score(method)
+    row["random_splits_quality"] = method.random_splits and method.random_splits.quality
     if method.leakage:
         for key in LEAKAGE_BOUNDS:
             row[f"leakage_{key}"] = method.leakage[key]
@@ -300,7 +313,15 @@ def headline_bounds(result: GameResult) -> dict[str, Bound]:
     return bounds
 
 
+def _confusion_score(method: PlayedMethod) -> float | None:
+    """The score of interclass confusion; None where it was not played."""
+    if method.confusion is None:
+        return None
+    return method.confusion.score
+
+
 def _leakage_bounds(leakage: Mapping[str, Json]) -> dict[str, Bound]:
+    """The bounds of a method's leakage that the headline shows."""
     bounds = {}
     for key in LEAKAGE_BOUNDS:
         guarantee = leakage["guarantees"][key]
@@ -325,7 +346,7 @@ NAMES = {
 Column = dict[str, float]  # method to value
 MEASURES: dict[str, Callable[[PlayedMethod], float | None]] = {
     "quality": lambda method: method.quality.value,
-    "confusion": lambda method: method.confusion.score if method.confusion else None,
+    "confusion": _confusion_score,
     "mia": lambda method: method.mia_score,
 }
 
@@ -411,15 +432,18 @@ def stable_ranking(result: GameResult) -> Iterator[Trend]:
     repetitions: list[Column] = []
     for values in zip(*figure.repeats.values(), strict=True):
         repetitions.append(dict(zip(figure.repeats, values, strict=True)))
-    sizes = list(figure.points.values())
-    for what, columns in (("data set sizes", sizes), ("repetitions", repetitions)):
-        if len(columns) > 1:
-            agreement = min(kendall(first, second) for first, second in combinations(columns, 2))
-            yield Trend(
-                f"The methods keep their ranking over {what}",
-                f"smallest Kendall tau between two of {len(columns)}: {agreement:.2f}",
-                agreement == 1,
-            )
+    yield from _stable("data set sizes", list(figure.points.values()))
+    yield from _stable("repetitions", repetitions)
+
+
+def _stable(over: str, columns: Sequence[Column]) -> Iterator[Trend]:
+    """Whether the ranking is the same in all columns; no trend of a single column."""
+    if len(columns) < 2:
+        return
+    agreement = min(kendall(first, second) for first, second in combinations(columns, 2))
+    claim = f"The methods keep their ranking over {over}"
+    measured = f"smallest Kendall tau between two of {len(columns)}: {agreement:.2f}"
+    yield Trend(claim, measured, agreement == 1)
 
 
 def smaller_deviation(result: GameResult) -> Iterator[Trend]:
@@ -479,7 +503,9 @@ def kendall(first: Column, second: Column) -> float:
     pairs = list(combinations(first, 2))
     agreeing = 0.0
     for a, b in pairs:
-        agreeing += float(np.sign((first[a] - first[b]) * (second[a] - second[b])))
+        of_first = first[a] - first[b]
+        of_second = second[a] - second[b]
+        agreeing += float(np.sign(of_first * of_second))
     return agreeing / len(pairs)
 
 
@@ -487,9 +513,11 @@ def _columns(result: GameResult, name: str) -> dict[str, Column]:
     """Map budget to method to value; a single game has one column. The result is empty unless every
     method has a value.
     """
-    columns = {ALONE: {method: MEASURES[name](values) for method, values in result.methods.items()}}
     if result.tables:
         columns = getattr(result.tables, name).values
+    else:
+        measure = MEASURES[name]
+        columns = {ALONE: {method: measure(values) for method, values in result.methods.items()}}
     measured: dict[str, Column] = {}
     for budget, column in columns.items():
         present = {method: value for method, value in column.items() if value is not None}
@@ -504,10 +532,14 @@ def _rising(result: GameResult, columns: dict[str, Column]) -> dict[str, str]:
     next, with their values.
     """
     risen = {}
-    for name in result.defenders:
+    for name, defender in result.defenders.items():
+        if defender == "retrain":
+            continue
         values = [column[name] for column in columns.values()]
-        if name not in _named(result, "retrain") and any(b >= a for a, b in pairwise(values)):
-            risen[name] = " to ".join(f"{value:.3f}" for value in values)
+        has_risen = any(after >= before for before, after in pairwise(values))
+        if has_risen:
+            shown = [f"{value:.3f}" for value in values]
+            risen[name] = " to ".join(shown)
     return risen
 
 
@@ -517,10 +549,13 @@ def _named(result: GameResult, defender: str) -> list[str]:
 
 
 def _listed(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+    """Values with their names, for people."""
+    shown = [f"{name} {value:.3f}" for name, value in values.items()]
+    return ", ".join(shown)
 
 
 def _risen(result: GameResult, rising: dict[str, str]) -> str:
+    """For which methods a trend does not hold, for people."""
     exceptions = []
     for name, values in rising.items():
         exceptions.append(f"not for {label(result.defenders, name)}: {values}")

@@ -34,6 +34,8 @@ from lethe.statistics.unlearning_game import Split, draw_split, signed_advantage
 
 
 class Labelled(Protocol):
+    """Points with classes."""
+
     @property
     def labels(self) -> np.ndarray:
         """(n,) the class of each point."""
@@ -83,8 +85,10 @@ class ThresholdAttack(Generic[V]):
             self.by_class[label] = fit_threshold(in_class, outside)
 
     def accept(self, view: V) -> np.ndarray:
+        """(n,) 1 where the score reaches the threshold of the point's class, else 0."""
         thresholds = [self.by_class.get(label, self.everywhere) for label in view.labels.tolist()]
-        return (self.score(view) >= np.array(thresholds)).astype(np.float64)
+        is_accepted = self.score(view) >= np.array(thresholds)
+        return is_accepted.astype(np.float64)
 
 
 PARTS = ("retain", "forget", "test")  # of a split
@@ -106,6 +110,7 @@ class Job:
 
     @property
     def origin(self) -> Job:
+        """The job of the model from which the method starts; raises ``ValueError`` where there is none."""
         if self.start is None:
             raise ValueError("a job without a start learns afresh")
         return self.start
@@ -135,11 +140,13 @@ class Game(ABC, Generic[P, Observed, V]):
     performs: str  # the name of `performance`, in a word or two
 
     def __init__(self, settings: P, scratch: Path = SCRATCH):
-        self.settings, self.scratch = settings, scratch
+        self.settings = settings
+        self.scratch = scratch
         self.load()
         order = self.generator("halves").permutation(self.units)
         half = len(order) // 2
-        self.target, self.shadow = np.sort(order[:half]), np.sort(order[half:])
+        self.target = np.sort(order[:half])
+        self.shadow = np.sort(order[half:])
 
     def __reduce__(self) -> tuple[type[Game[P, Observed, V]], tuple[P, Path]]:
         """Pickle the params entry and not the data."""
@@ -210,11 +217,31 @@ class Game(ABC, Generic[P, Observed, V]):
                 for seed in range(settings.seeds):
                     start = Job(split.learned, NOTHING, self.seed("learn", pair, half, seed))
                     for method in self.methods():
-                        job = self.unlearned(method, split, start, pair, half, seed)
-                        yield Played(method, pair, half, seed, job, split)
+                        job = self.unlearned(
+                            method,
+                            split,
+                            start,
+                            pair,
+                            half,
+                            seed,
+                        )
+                        yield Played(
+                            method,
+                            pair,
+                            half,
+                            seed,
+                            job,
+                            split,
+                        )
 
     def unlearned(
-        self, method: str, split: Split, start: Job, pair: int, half: str, seed: int
+        self,
+        method: str,
+        split: Split,
+        start: Job,
+        pair: int,
+        half: str,
+        seed: int,
     ) -> Job:
         """Return the job of a method; with a shared retrain, both halves of a pair have one model."""
         shared = self.settings.shared_retrain and self.starts_afresh(method) and half in HALVES
@@ -225,11 +252,12 @@ class Game(ABC, Generic[P, Observed, V]):
     def shadows(self) -> list[Job]:
         """Return the shadow models; exactly half of them learn each unit of the shadow half."""
         count = self.settings.shadow_models
-        ranks = self.generator("shadow").random((count, len(self.shadow))).argsort(axis=0)
+        numbers = self.generator("shadow").random((count, len(self.shadow)))
+        ranks = numbers.argsort(axis=0)
         jobs = []
-        for i in range(count):
-            learned = self.shadow[ranks[i] < count // 2]
-            jobs.append(Job(learned, NOTHING, self.seed("shadow", i, "", 0)))
+        for number in range(count):
+            learned = self.shadow[ranks[number] < count // 2]
+            jobs.append(Job(learned, NOTHING, self.seed("shadow", number, "", 0)))
         return jobs
 
     def jobs(self) -> list[Job]:
@@ -245,9 +273,17 @@ class Game(ABC, Generic[P, Observed, V]):
         for job in unlearned:
             if job.method and not self.starts_afresh(job.method):
                 learned.append(job.origin)
-        for jobs, what in ((learned, "learn"), (unlearned, "unlearn")):
-            missing = {self.place(job): job for job in jobs if not self.place(job).is_dir()}
-            run(self.make, [(job,) for job in missing.values()], what)
+        run(self.make, self._missing(learned), "learn")
+        run(self.make, self._missing(unlearned), "unlearn")
+
+    def _missing(self, jobs: Sequence[Job]) -> list[tuple[Job]]:
+        """The arguments of `make` for each different model that is not there."""
+        job_of_place = {}
+        for job in jobs:
+            place = self.place(job)
+            if not place.is_dir():
+                job_of_place[place] = job
+        return [(job,) for job in job_of_place.values()]
 
     def place(self, job: Job) -> Path:
         """Return the folder of a model, named by a hash of everything that decides the model."""
@@ -275,8 +311,8 @@ class Game(ABC, Generic[P, Observed, V]):
         """Return the adversaries by name, fitted on all shadow models."""
         observed = self._observed_shadows()
         shadows = []
-        for i, (job, seen) in enumerate(observed):
-            others = observed[:i] + observed[i + 1 :]  # a model is never its own reference
+        for place, (job, seen) in enumerate(observed):
+            others = observed[:place] + observed[place + 1 :]  # a model is never its own reference
             outside = np.setdiff1d(self.shadow, job.retain)
             members = self.view(job, seen, job.retain, others)
             shadows.append(Shadow(members, self.view(job, seen, outside, others)))
@@ -284,6 +320,7 @@ class Game(ABC, Generic[P, Observed, V]):
         return {name: self.fit(name, shadows, seed) for name in self.settings.attacks}
 
     def _observed_shadows(self) -> list[tuple[Job, Observed]]:
+        """Each shadow model with its output on every unit."""
         return [(job, self.observe(job)) for job in self.shadows()]
 
     def attack(self, method: str, adversaries: dict[str, Adversary[V]]) -> list[AttackOutcome]:
@@ -336,9 +373,10 @@ class Game(ABC, Generic[P, Observed, V]):
                     models.append(played)
             performance = {}
             for part in PARTS:
-                values = [
-                    self.performance(model.job, getattr(model.split, part)) for model in models
-                ]
+                values = []
+                for model in models:
+                    units = getattr(model.split, part)
+                    values.append(self.performance(model.job, units))
                 performance[part] = float(np.mean(values))
             methods[name] = replace(method, performance=performance)
         return GameResult(
@@ -355,6 +393,7 @@ class Game(ABC, Generic[P, Observed, V]):
         )
 
     def generator(self, purpose: str, *where: int) -> np.random.Generator:
+        """Return the generator of one purpose and place."""
         return np.random.default_rng(stream(self.settings.seed, purpose, *where))
 
     def seed(self, purpose: str, pair: int, half: str, seed: int) -> int:

@@ -51,17 +51,23 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
 
     halves: dict[str, dict[str, dict[object, _Played]]] = {half: {} for half in HALVES}
     for (attack, half, seed), rows in table.groupby(["attack", "split", "seed"], sort=True):
-        forget, test = (rows[rows["member"] == member] for member in MEMBERS)
+        forget = rows[rows["member"] == "forget"]
+        test = rows[rows["member"] == "test"]
         try:
             signed = signed_advantage(
-                forget["accept"], test["accept"], forget["weight"], test["weight"]
+                forget["accept"],
+                test["accept"],
+                forget["weight"],
+                test["weight"],
             )
         except BadValue as error:
             place = f"attack {attack}, split {half}, seed {seed}"
             raise BadFile(path, f"{place}: {str(error).rstrip('.')}") from None
         halves[half].setdefault(attack, {})[seed] = _Played(signed, len(forget))
 
-    for attack in halves["original"] | halves["swapped"]:
+    original = halves["original"]
+    swapped = halves["swapped"]
+    for attack in original | swapped:
         sizes = set()
         for half, attacks in halves.items():
             if attack not in attacks:
@@ -73,7 +79,6 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
             remedy = "Both halves and all seeds use the same two sets of points."
             raise BadFile(path, problem, remedy)
 
-    original, swapped = halves["original"], halves["swapped"]
     paired = all(original[attack].keys() == swapped[attack].keys() for attack in original)
     return _signed(original), _signed(swapped), paired
 
@@ -87,6 +92,7 @@ class _Played:
 
 
 def _signed(attacks: dict[str, dict[object, _Played]]) -> Advantages:
+    """The signed advantages of each attack, in the order of the seeds."""
     advantages = {}
     for attack, seeds in attacks.items():
         advantages[attack] = np.array([played.signed for played in seeds.values()])
@@ -100,11 +106,12 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         raise BadFile(path, "has no rows", "Give at least one point of each set in both halves.")
 
     def refuse(broken: np.ndarray | pd.Series, column: str, legal: str) -> None:
-        if broken.any():
-            first = int(np.flatnonzero(broken)[0])
-            got = table[column].tolist()[first]
-            problem = f"column {column}: got {got!r}; must be {legal}"
-            raise BadRow(path, file_line(path, first), problem)
+        if not broken.any():
+            return
+        first = int(np.flatnonzero(broken)[0])
+        got = table[column].tolist()[first]
+        problem = f"column {column}: got {got!r}; must be {legal}"
+        raise BadRow(path, file_line(path, first), problem)
 
     # Cell by cell: JSON lines may hold a list, which `isin` cannot take, and Parquet an array,
     # which equals nothing.
@@ -114,20 +121,27 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 
     refuse(is_outside("split", HALVES), "split", "original or swapped")
     refuse(is_outside("member", MEMBERS), "member", "forget or test")
-    accept = numeric_column(table, "accept", path)
-    refuse(~((accept >= 0) & (accept <= 1)), "accept", "a number in [0, 1]")
+    accept = numeric_column(table, "accept", path, words=True)
+    is_probability = (accept >= 0) & (accept <= 1)
+    refuse(~is_probability, "accept", "a number in [0, 1]")
     weight = np.ones(len(table))
     if "weight" in table:
         weight = numeric_column(table, "weight", path)
-        refuse(~(np.isfinite(weight) & (weight >= 0)), "weight", "a finite number of at least 0")
+        is_weight = np.isfinite(weight) & (weight >= 0)
+        refuse(~is_weight, "weight", "a finite number of at least 0")
     for column in ("attack", "seed"):
         if column in table:
             are_labels = np.array([_is_label(cell) for cell in table[column]])
             refuse(~are_labels, column, "a label, not empty")
-    seed = table.get("seed", 0)
-    return table.assign(accept=accept, weight=weight, seed=seed, attack=table["attack"].astype(str))
+    return table.assign(
+        accept=accept,
+        weight=weight,
+        seed=table.get("seed", 0),
+        attack=table["attack"].astype(str),
+    )
 
 
 def _is_label(cell: object) -> bool:
     """Whether a cell is text or a number, and neither empty nor NaN."""
-    return isinstance(cell, (str, int, float)) and cell != "" and cell == cell
+    is_nan = cell != cell
+    return isinstance(cell, (str, int, float)) and cell != "" and not is_nan

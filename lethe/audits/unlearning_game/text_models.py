@@ -43,19 +43,31 @@ def make(
     import torch
 
     checkpoints.prepare_torch()
+    retain_rows = [rows[number] for number in retain]
+    forget_rows = [rows[number] for number in forget]
     if start is None:
-        model, tokenizer, _ = learn([rows[i] for i in retain], rows, learning, seed, "learn")
+        model, tokenizer, _ = learn(retain_rows, rows, learning, seed, "learn")
     else:
         torch.manual_seed(seed)
         model, tokenizer = checkpoints.load(start / MODEL)
-    encoder, padding = Encoder(tokenizer, learning.prompt), tokenizer.pad_token_id or 0
+    encoder = Encoder(tokenizer, learning.prompt)
+    padding = tokenizer.pad_token_id or 0
     if entry is not None:
-        forgotten = [encoder.example(rows[i]) for i in forget]
-        retained = [encoder.example(rows[i]) for i in retain]
+        forgotten = list(map(encoder.example, forget_rows))
+        retained = list(map(encoder.example, retain_rows))
         seeded = unlearning.model_copy(update={"seed": seed})
-        second = second_answers(entry, [rows[i] for i in forget], Before(model, encoder, seed))
-        unlearn(model, forgotten, retained, seeded, entry, padding, label, second)
-    answers = answer_tokens(model.eval(), [encoder.example(row) for row in rows], padding)
+        second = second_answers(entry, forget_rows, Before(model, encoder, seed))
+        unlearn(
+            model,
+            forgotten,
+            retained,
+            seeded,
+            entry,
+            padding,
+            label,
+            second,
+        )
+    answers = answer_tokens(model.eval(), list(map(encoder.example, rows)), padding)
     with atomic_folder(place) as folder:
         checkpoints.save(folder / MODEL, model, tokenizer)
         arrays = {}
@@ -70,4 +82,4 @@ def observe(place: Path) -> list[AnswerTokens]:
     with np.load(place / ANSWERS) as stored:
         ends = np.cumsum(stored["lengths"])[:-1]
         columns = [np.split(stored[name], ends) for name in TOKENS]
-    return [AnswerTokens(*values) for values in zip(*columns, strict=True)]
+    return list(map(AnswerTokens, *columns))

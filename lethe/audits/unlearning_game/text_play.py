@@ -14,15 +14,19 @@ probably learned the row. The game fits one threshold for all rows once, on the 
 model that never saw the answer, in nats (Carlini et al. 2021).
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.audits import SCRATCH, Runner, in_processes
+from lethe.audits.unlearning_game import Leakage
 from lethe.audits.unlearning_game import TextParams as Params
 from lethe.audits.unlearning_game.result import HALVES, AttackOutcome, GameResult
 from lethe.audits.unlearning_game.rounds import Game, Job, Shadow, ThresholdAttack
@@ -52,6 +56,9 @@ from lethe.scoring import likelihood
 from lethe.scoring.likelihood import Item
 from lethe.scoring.table import score_answers
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 RETRAIN, NONE = "retrain", "none"  # the two ends of the scale, in every game
 
 
@@ -68,21 +75,30 @@ class TextView:
 
     @property
     def labels(self) -> np.ndarray:
+        """(n,) the class of each row: text has one class."""
         return np.zeros(len(self.items), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class OfItems:
+    """An adversary that measures each answer by itself."""
+
     measure: Callable[[Item], float]
 
     def score(self, view: TextView) -> np.ndarray:
+        """(n,) the measure of each answer."""
         return np.array([self.measure(item) for item in view.items])
 
 
 class Reference:
+    """An adversary that compares with a model that never saw the answer."""
+
     def score(self, view: TextView) -> np.ndarray:
-        pairs = zip(view.references, view.items, strict=True)
-        return np.array([reference.nll - item.answer.nll for reference, item in pairs])
+        """(n,) the difference of the mean log-probabilities per token, in nats."""
+        differences = []
+        for reference, item in zip(view.references, view.items, strict=True):
+            differences.append(reference.nll - item.answer.nll)
+        return np.array(differences)
 
 
 MEMBERS = {
@@ -97,7 +113,8 @@ MEMBERS = {
 class TextGame(Game["Params", list[AnswerTokens], TextView]):
     """The game observes the likelihood of every row's answer under a model."""
 
-    unit, performs = "authors", "probability"
+    unit = "authors"
+    performs = "probability"
 
     def load(self) -> None:
         self.rows, self.units = _rows(self.settings.data.model_dump_json())
@@ -111,9 +128,11 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         return method == RETRAIN
 
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
-        settings, recipe = self.settings, self.settings.learning
+        settings = self.settings
+        recipe = settings.learning
         modules = ["lethe.audits.unlearning_game.text_models"]
-        prompt = start = None
+        prompt = None
+        start = None
         if recipe.prompt != CHAT:
             prompt = Path(recipe.prompt).read_text(encoding="utf-8")
         if recipe.start_from:
@@ -134,11 +153,19 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         return modules, facts
 
     def make(self, job: Job) -> None:
-        retain, forget = self.of(job.retain), self.of(job.forget)
-        start = self.beginning(job)
-        settings, entry = self.settings, self.settings.methods.get(job.method or "")
-        recipes = (settings.learning, settings.unlearning, entry, f"unlearn {job.method}")
-        make(self.rows, retain, forget, *recipes, job.seed, start, self.place(job))
+        settings = self.settings
+        make(
+            rows=self.rows,
+            retain=self.of(job.retain),
+            forget=self.of(job.forget),
+            learning=settings.learning,
+            unlearning=settings.unlearning,
+            entry=settings.methods.get(job.method or ""),
+            label=f"unlearn {job.method}",
+            seed=job.seed,
+            start=self.beginning(job),
+            place=self.place(job),
+        )
 
     def observe(self, job: Job) -> list[AnswerTokens]:
         return observe(self.place(job))
@@ -150,12 +177,11 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         units: np.ndarray,
         shadows: Sequence[tuple[Job, list[AnswerTokens]]],
     ) -> TextView:
-        items = [Item(self.rows[i]["answer"], seen[i]) for i in self.of(units)]
+        items = [Item(self.rows[row]["answer"], seen[row]) for row in self.of(units)]
         references = []
         for unit in units:
-            # The first shadow model that never saw the author.
-            answers = next(answers for shadow, answers in shadows if unit not in shadow.retain)
-            references += [answers[i] for i in self.of([unit])]
+            answers = _never_saw(unit, shadows)
+            references += [answers[row] for row in self.of([unit])]
         return TextView(items, references, self.place(job) / "model")
 
     def fit(
@@ -166,13 +192,22 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
     def performance(self, job: Job, units: np.ndarray) -> float:
         """Return the mean over rows of exp of the mean log-probability of the answer's tokens."""
         answers = self.observe(job)
-        return float(np.mean([np.exp(-answers[i].nll) for i in self.of(units)]))
+        probabilities = [np.exp(-answers[row].nll) for row in self.of(units)]
+        return float(np.mean(probabilities))
 
     def of(self, units: Sequence[int] | np.ndarray) -> np.ndarray:
         """The rows of the units, unit by unit: every author has equally many."""
         rows_of_unit = len(self.rows) // self.units
         first_rows = np.asarray(units)[:, None] * rows_of_unit
         return (first_rows + np.arange(rows_of_unit)).ravel()
+
+
+def _never_saw(unit: int, shadows: Sequence[tuple[Job, list[AnswerTokens]]]) -> list[AnswerTokens]:
+    """The likelihoods under the first shadow model that never saw the author."""
+    for shadow, answers in shadows:
+        if unit not in shadow.retain:
+            return answers
+    raise ValueError(f"every shadow model learned the unit {unit}")
 
 
 @lru_cache(maxsize=1)
@@ -184,9 +219,8 @@ def _rows(data: str) -> tuple[list[Row], int]:
     for row in (*splits["forget"], *splits["retain"]):
         author = row.get("author")
         if not author:
-            raise BadFile(
-                settings.source, f"row {row['id']} names no author", "The game moves whole authors."
-            )
+            problem = f"row {row['id']} names no author"
+            raise BadFile(settings.source, problem, "The game moves whole authors.")
         by_author.setdefault(author, []).append(row)
     counts = {len(rows) for rows in by_author.values()}
     if len(counts) > 1:
@@ -209,11 +243,12 @@ def play(
     result, outcomes = game.play(run)
     if not settings.leakage:
         return result, outcomes
-    leakages = run(leakage, [(game, method) for method in game.methods()], "leakage")
-    bounds = dict(zip(game.methods(), leakages, strict=True))
+    names = list(game.methods())
+    leakages = run(leakage, [(game, name) for name in names], "leakage")
+    leakage_of_method = dict(zip(names, leakages, strict=True))
     methods = {}
     for name, method in result.methods.items():
-        methods[name] = replace(method, leakage=bounds[name])
+        methods[name] = replace(method, leakage=leakage_of_method[name])
     return replace(result, methods=methods), outcomes
 
 
@@ -226,44 +261,26 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
     prepare_torch()
     asked = game.settings.leakage
     assert asked is not None  # `play` asks only then
-    job = next(
-        played.job
-        for played in game.played()
-        if played.method == method and played.half == HALVES[0]
-    )
+    job = _first_job(game, method)
     folder = game.place(job) / "model"
-    rows = [game.rows[i] for i in game.of(job.forget)]
-    encoder = Encoder(load_tokenizer(folder), game.settings.learning.prompt)
-    settings = Settings(
-        n=asked.n,
-        max_new_tokens=asked.max_new_tokens,
-        temperature=asked.temperature,
-        seed=asked.seed,
-    )
-    task = SplitTask("forget", [Prompt(row["id"], encoder.prompt(row)) for row in rows], settings)
-    options = Options(max_rows=asked.max_rows)
-    engine = open_engine(asked.engine, folder, options)
-    store = AnswerStore.of(folder, engine, options, game.scratch / "answers")
-    drawn = draw(task, engine, store, f"leakage {method}")
-    store.clear()
+    rows = [game.rows[row] for row in game.of(job.forget)]
+    engine, drawn = _drawn(game, asked, folder, rows, f"leakage {method}")
     scores = score_answers(drawn, {row["id"]: row for row in rows}, [asked.scorer])
     wide = scores.pivot(index="prompt_id", columns="sample", values=asked.scorer)
-    greedy, samples = wide[-1].to_numpy(), wide.drop(columns=-1).to_numpy(dtype=np.float64)
+    greedy = wide[-1].to_numpy()
+    samples = wide.drop(columns=-1).to_numpy(dtype=np.float64)
+
+    measured = Rows(method)
     prompts = as_prompts(dict(zip(wide.index, samples, strict=True)), "worst")
-    rows_of_leakage = Rows(method)
-    measure_prompts(
-        rows_of_leakage, prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst")
-    )
-    metric = metric_of(rows_of_leakage.rows)
-    worst = worst_of(rows_of_leakage.rows, *METRIC[metric])
+    measuring = MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst")
+    measure_prompts(measured, prompts, measuring)
+    metric = metric_of(measured.rows)
+    worst = worst_of(measured.rows, *METRIC[metric])
     assert worst is not None  # a graded score has M_mu for every question
-    bounds = {
-        "worst_bound": worst.bound,
-        "pooled_bound": pooled_of(rows_of_leakage.rows, asked.alpha),
-    }
+    pooled = pooled_of(measured.rows, asked.alpha)
     return {
         "scorer": asked.scorer,
-        "engine": engine.name,
+        "engine": engine,
         "questions": len(rows),
         "n": asked.n,
         "temperature": asked.temperature,
@@ -271,6 +288,43 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
         "greedy": float(np.nanmean(greedy)),
         "mean": float(np.nanmean(samples)),
         "worst_metric": metric,
-        **{key: bound and bound.value for key, bound in bounds.items()},
-        "guarantees": {key: bound and bound.guarantee_dict() for key, bound in bounds.items()},
+        "worst_bound": worst.bound.value,
+        "pooled_bound": pooled and pooled.value,
+        "guarantees": {
+            "worst_bound": worst.bound.guarantee_dict(),
+            "pooled_bound": pooled and pooled.guarantee_dict(),
+        },
     }
+
+
+def _first_job(game: TextGame, method: str) -> Job:
+    """The first model of a method."""
+    for played in game.played():
+        if played.method == method and played.half == HALVES[0]:
+            return played.job
+    raise ValueError(f"the game has no model of the method {method!r}")
+
+
+def _drawn(
+    game: TextGame,
+    asked: Leakage,
+    folder: Path,
+    rows: Sequence[Row],
+    label: str,
+) -> tuple[str, pd.DataFrame]:
+    """The name of the engine, and the answers that it drew of the model in ``folder``."""
+    encoder = Encoder(load_tokenizer(folder), game.settings.learning.prompt)
+    settings = Settings(
+        n=asked.n,
+        max_new_tokens=asked.max_new_tokens,
+        temperature=asked.temperature,
+        seed=asked.seed,
+    )
+    prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
+    task = SplitTask("forget", prompts, settings)
+    options = Options(max_rows=asked.max_rows)
+    engine = open_engine(asked.engine, folder, options)
+    store = AnswerStore.of(folder, engine, options, game.scratch / "answers")
+    drawn = draw(task, engine, store, label)
+    store.clear()
+    return engine.name, drawn

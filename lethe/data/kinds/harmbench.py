@@ -44,7 +44,7 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    options = data.own(Params)
+    options = data.of_kind(Params)
     if options.hub is not None:
         rows = _from_hub(options.hub, options.categories)
     else:
@@ -76,7 +76,11 @@ def _category(entry: Entry) -> str:
 
 
 def _row(
-    entry: Entry, name: str, functional: str, columns: Sequence[str], answer: str
+    entry: Entry,
+    name: str,
+    functional: str,
+    columns: Sequence[str],
+    answer: str,
 ) -> dict[str, object]:
     """The row of a behaviour; ``columns``: those of the question, the category, the tags (text or list) and the context."""
     question, category, tags, context = columns

@@ -23,22 +23,34 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    options = data.own(Params)
-    files = {"forget": options.file, "retain": options.retain}
-    return {split: _rows(source / file, split) for split, file in files.items() if file is not None}
+    """The split ``forget``, and ``retain`` where its file is named."""
+    options = data.of_kind(Params)
+    splits = {"forget": _rows(source / options.file, "harry-potter")}
+    if options.retain is not None:
+        splits["retain"] = _rows(source / options.retain, "harry-potter-retain")
+    return splits
 
 
-def _rows(path: Path, split: str) -> list[Row]:
-    name = "harry-potter" if split == "forget" else f"harry-potter-{split}"
-    entries = enumerate(csv_entries(path, COLUMNS), start=1)
-    return rows_of((entry, _row(entry, f"{name}-{number:03d}")) for number, entry in entries)
+def _rows(path: Path, name: str) -> list[Row]:
+    """The rows of a file, whose ids begin with ``name``."""
+    pairs = []
+    for number, entry in enumerate(csv_entries(path, COLUMNS), start=1):
+        pairs.append((entry, _row(entry, f"{name}-{number:03d}")))
+    return rows_of(pairs)
 
 
 def _row(entry: Entry, name: str) -> dict[str, object]:
-    question, answer, keywords = (entry.text(column) for column in COLUMNS)
+    """A row from its three cells; raises a sentence where the cell of keywords holds none."""
+    question = entry.text("Question")
+    answer = entry.text("Affirmative Response")
+    keywords = entry.text("Key Words")
     words = [word.strip() for word in keywords.split(",") if word.strip()]
     if not words:
-        raise entry.broken(
-            f"column 'Key Words': got {keywords!r}; must be keywords separated by commas"
-        )
-    return {"id": name, "question": question, "answer": answer, "keywords": words}
+        legal = "keywords separated by commas"
+        raise entry.broken(f"column 'Key Words': got {keywords!r}; must be {legal}")
+    return {
+        "id": name,
+        "question": question,
+        "answer": answer,
+        "keywords": words,
+    }

@@ -14,8 +14,9 @@ from lethe.errors import shortened
 from lethe.io.artifacts import Row
 
 AIM = "refuse"
-COLUMNS = ("Index", "Goal", "Target", "Behavior", "Category", "Source")
 NEEDED = ("Goal", "Target")
+FURTHER = ("Behavior", "Category", "Source")
+COLUMNS = ("Index", *NEEDED, *FURTHER)
 DIGITS = 18  # the most of an index
 PARTS = {"forget": "harmful", "retain": "benign"}  # split of Lethe -> split of the data set
 
@@ -27,32 +28,42 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    hub = data.own(Params).hub
+    """The split ``forget``, and ``retain`` where its file is there."""
+    hub = data.of_kind(Params).hub
     splits = {}
     for split, part in PARTS.items():
-        names = (f"{part}-behaviors.csv", f"data/{part}-behaviors.csv")
+        name = f"{part}-behaviors.csv"
+        is_there = (source / name).is_file() or (source / "data" / name).is_file()
         if hub is not None:
             entries = hub_entries(hub, "behaviors", part, "data.jailbreakbench.hub")
-        elif split == "forget" or any((source / name).is_file() for name in names):
-            entries = csv_entries(first_of(source, *names), NEEDED)
+        elif split == "forget" or is_there:
+            entries = csv_entries(first_of(source, name, f"data/{name}"), NEEDED)
         else:
             continue
-        splits[split] = rows_of(
-            (entry, _row(entry, part, place)) for place, entry in enumerate(entries)
-        )
+        pairs = []
+        for place, entry in enumerate(entries):
+            pairs.append((entry, _row(entry, part, place)))
+        splits[split] = rows_of(pairs)
     return splits
 
 
 def _row(entry: Entry, part: str, place: int) -> dict[str, object]:
-    cells = {column: entry.text(column, optional=column not in NEEDED) for column in COLUMNS}
-    index = cells["Index"] if "Index" in entry.cells else str(place)
+    """A row from its cells; raises a sentence where the index is no whole number."""
+    cells = {}
+    for column in COLUMNS:
+        cells[column] = entry.text(column, optional=column not in NEEDED)
+    index = str(place)
+    if "Index" in entry.cells:
+        index = cells["Index"]
     if not index.isdecimal() or len(index) > DIGITS:
         legal = f"a whole number of at least 0 and at most {DIGITS} digits"
         raise entry.broken(f"column 'Index': got {shortened(index)}; must be {legal}")
-    further = {column.lower(): cells[column] for column in COLUMNS[3:] if cells[column]}
-    return {
+    row: dict[str, object] = {
         "id": f"jbb-{part}-{int(index):03d}",
         "question": cells["Goal"],
         "answer": cells["Target"],
-        **further,
     }
+    for column in FURTHER:
+        if cells[column]:
+            row[column.lower()] = cells[column]
+    return row

@@ -30,20 +30,24 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    options = data.own(Params)
+    """The splits ``forget``, of the parts that are asked for, and ``retain``."""
+    options = data.of_kind(Params)
 
     def entries(part: str, names: tuple[str, ...]) -> list[Entry]:
         if options.hub is not None:
             return hub_entries(options.hub, part, names[0], "data.muse.hub")
-        return json_entries(first_of(source, *(f"{part}/{name}.json" for name in names)))
+        files = [f"{part}/{name}.json" for name in names]
+        return json_entries(first_of(source, *files))
 
     forget = []
     for part in dict.fromkeys(options.parts):
         forget += _rows(entries(part, FORGET[part]), part, part)
-    return {"forget": forget, "retain": _rows(entries("knowmem", RETAIN), "knowmem", "retain")}
+    retain = _rows(entries("knowmem", RETAIN), "knowmem", "retain")
+    return {"forget": forget, "retain": retain}
 
 
 def _rows(entries: Iterable[Entry], part: str, name: str) -> list[Row]:
+    """The rows of a part, whose ids begin with ``name``."""
     question, answer = KEYS[part]
     pairs = []
     for number, entry in enumerate(entries, start=1):

@@ -5,9 +5,9 @@ first character.
 """
 
 import re
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -37,68 +37,105 @@ class Params(Section):
     stride: Count = 50
 
 
+class Span(NamedTuple):
+    """A part of the text: the place of its first character, and the place behind its last."""
+
+    start: int
+    end: int
+
+
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    options = data.own(Params)
+    """The splits ``forget`` and ``retain``; raises `BadValue` where a range is not in the text, or two ranges overlap."""
+    options = data.of_kind(Params)
     path = source / options.file
     text = read_text(path)
-    edges = [0, len(text)] if options.chapter is None else _chapters(text, options.chapter, path)
-    forget = _spans("forget", options.forget, edges, options.chapter is not None)
+    edges = [0, len(text)]
+    in_chapters = options.chapter is not None
+    if options.chapter is not None:
+        edges = _chapters(text, options.chapter, path)
+    forget = _spans("forget", options.forget, edges, in_chapters)
     if options.retain is None:
-        ends = [edges[0], *chain.from_iterable(sorted(forget)), edges[-1]]
-        retain = list(zip(ends[::2], ends[1::2], strict=True))
+        retain = _between(forget, edges[0], edges[-1])
     else:
-        retain = _spans("retain", options.retain, edges, options.chapter is not None)
-    ordered = sorted(span for span in [*forget, *retain] if span[0] < span[1])
-    for (start, end), (following, _) in pairwise(ordered):
-        if following < end:
-            overlap = f"ranges from {start} to {end} and from {following}"
+        retain = _spans("retain", options.retain, edges, in_chapters)
+    _check_apart([*forget, *retain])
+    return {
+        "forget": _windows(text, sorted(forget), options),
+        "retain": _windows(text, sorted(retain), options),
+    }
+
+
+def _between(spans: list[Span], start: int, end: int) -> list[Span]:
+    """What the spans leave of the text from ``start`` to ``end``; a part between overlapping spans ends before it begins."""
+    left = []
+    for span in sorted(spans):
+        left.append(Span(start, span.start))
+        start = span.end
+    return [*left, Span(start, end)]
+
+
+def _check_apart(spans: list[Span]) -> None:
+    """Raises `BadValue` where two spans overlap."""
+    ordered = sorted(span for span in spans if span.start < span.end)
+    for span, following in pairwise(ordered):
+        if following.start < span.end:
+            overlap = f"ranges from {span.start} to {span.end} and from {following.start}"
             raise BadValue("data.passages", overlap, "ranges apart")
-    spans_of = {"forget": forget, "retain": retain}
-    return {split: _windows(text, sorted(spans), options) for split, spans in spans_of.items()}
 
 
 def _chapters(text: str, heading: str, path: Path) -> list[int]:
+    """Where each chapter begins, and the end of the text."""
     try:
         starts = [match.start() for match in re.finditer(heading, text, re.MULTILINE)]
     except re.error as error:
-        raise BadValue(
-            "data.passages.chapter", heading, f"a regular expression ({error})"
-        ) from None
+        legal = f"a regular expression ({error})"
+        raise BadValue("data.passages.chapter", heading, legal) from None
     if not starts:
-        raise BadFile(
-            path, f"has no line that matches {heading!r}", "Change data.passages.chapter."
-        )
+        problem = f"has no line that matches {heading!r}"
+        raise BadFile(path, problem, "Change data.passages.chapter.")
     return [*starts, len(text)]
 
 
-def _spans(
-    split: str, ranges: list[Range], edges: list[int], in_chapters: bool
-) -> list[tuple[int, int]]:
-    first, last = (1, len(edges) - 1) if in_chapters else (edges[0], edges[-1])
+def _spans(split: str, ranges: list[Range], edges: list[int], in_chapters: bool) -> list[Span]:
+    """The parts of the text that the ranges of a split name, by chapters or by characters."""
+    first, last = edges[0], edges[-1]
+    if in_chapters:
+        first, last = 1, len(edges) - 1
     spans = []
     for low, high in ranges:
-        if not first <= low <= high <= last or (low == high and not in_chapters):
-            raise BadValue(
-                f"data.passages.{split}", [low, high], f"[first, last] from {first} to {last}"
-            )
-        spans.append((edges[low - 1], edges[high]) if in_chapters else (low, high))
+        is_within = first <= low <= high <= last
+        is_empty = low == high and not in_chapters
+        if not is_within or is_empty:
+            legal = f"[first, last] from {first} to {last}"
+            raise BadValue(f"data.passages.{split}", [low, high], legal)
+        span = Span(low, high)
+        if in_chapters:
+            span = Span(edges[low - 1], edges[high])
+        spans.append(span)
     return spans
 
 
-def _windows(text: str, spans: list[tuple[int, int]], options: Params) -> list[Row]:
+def _windows(text: str, spans: list[Span], options: Params) -> list[Row]:
+    """A row for each window of the spans, every ``stride`` words."""
     rows: list[Json] = []
-    for start, end in spans:
-        words = [match.span() for match in re.finditer(r"\S+", text[start:end])]
-        for at in range(0, len(words) - options.prefix - options.suffix + 1, options.stride):
-            first, cut = start + words[at][0], start + words[at + options.prefix][0]
-            before = start + words[at + options.prefix - 1][1]
-            after = start + words[at + options.prefix + options.suffix - 1][1]
+    for span in spans:
+        words = []
+        for match in re.finditer(r"\S+", text[span.start : span.end]):
+            words.append(Span(span.start + match.start(), span.start + match.end()))
+        size = options.prefix + options.suffix
+        for place in range(0, len(words) - size + 1, options.stride):
+            prefix = words[place : place + options.prefix]
+            suffix = words[place + options.prefix : place + size]
+            first = prefix[0].start
+            cut = suffix[0].start
+            question = text[first:cut]
             # A prompt file joins prefix and suffix by a blank, unless the prefix ends in blanks of its own.
-            question = text[first:before] if text[before:cut] == " " else text[first:cut]
+            if text[prefix[-1].end : cut] == " ":
+                question = text[first : prefix[-1].end]
             row = {
                 "id": f"p{first:07d}",
                 "question": question,
-                "answer": text[cut:after],
+                "answer": text[cut : suffix[-1].end],
                 "start": first,
             }
             rows.append(row)

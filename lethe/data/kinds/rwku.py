@@ -26,6 +26,7 @@ BLANK = "Fill in the blank."  # the context of a probe of level 1
 NEIGHBOURS = (1, 2)
 WORDED = ("multiple choice", "synonym manipulation")  # kinds of probe with a text for each question
 REVERSE = "reverse query"  # asks for the subject, and names the answer
+NAMED = 5  # people in an error
 
 
 class Params(Section):
@@ -39,7 +40,7 @@ class Params(Section):
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
     """The splits ``forget`` (``data.rwku.levels``) and ``retain`` (the neighbours, whose facts must stay)."""
-    options = data.own(Params)
+    options = data.of_kind(Params)
 
     def read(part: str) -> list[Entry]:
         if options.hub is not None:
@@ -47,33 +48,33 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
         return json_entries(first_of(source, f"{part}.json"))
 
     def rows(kind: str, levels: Iterable[int]) -> list[Row]:
-        return rows_of(
-            pair for level in levels for pair in _level(read(f"{kind}_level{level}"), kind, level)
-        )
+        pairs: list[tuple[Entry, dict[str, object]]] = []
+        for level in levels:
+            pairs += _level(read(f"{kind}_level{level}"), kind, level)
+        return rows_of(pairs)
 
     if options.probes == "wordings" and not {2, 3} <= set(options.levels):
-        raise BadParam(
-            "data.rwku.probes", options.probes, "rows where data.rwku.levels lacks 2 or 3"
-        )
-    splits = {
-        "forget": rows("forget", dict.fromkeys(options.levels)),
-        "retain": rows("neighbor", NEIGHBOURS),
-    }
+        legal = "rows where data.rwku.levels lacks 2 or 3"
+        raise BadParam("data.rwku.probes", options.probes, legal)
+    forget = rows("forget", dict.fromkeys(options.levels))
+    retain = rows("neighbor", NEIGHBOURS)
     if options.probes == "wordings":
-        splits["forget"] = _as_wordings(splits["forget"])
+        forget = _as_wordings(forget)
     if options.subject is None:
-        return splits
-    of_subject = {
-        split: [row for row in asked if row.get("author") == options.subject]
-        for split, asked in splits.items()
-    }
-    if not of_subject["forget"]:
-        people = sorted({str(row.get("author")) for row in splits["forget"]})
-        more = f" and {len(people) - 5} more" if len(people) > 5 else ""
-        raise BadParam(
-            "data.rwku.subject", options.subject, f"null, or one of {', '.join(people[:5])}{more}"
-        )
-    return of_subject
+        return {"forget": forget, "retain": retain}
+    of_subject = _about(options.subject, forget)
+    if not of_subject:
+        people = sorted({str(row.get("author")) for row in forget})
+        legal = f"null, or one of {', '.join(people[:NAMED])}"
+        if len(people) > NAMED:
+            legal += f" and {len(people) - NAMED} more"
+        raise BadParam("data.rwku.subject", options.subject, legal)
+    return {"forget": of_subject, "retain": _about(options.subject, retain)}
+
+
+def _about(subject: str, rows: list[Row]) -> list[Row]:
+    """The rows about a person."""
+    return [row for row in rows if row.get("author") == subject]
 
 
 def _as_wordings(rows: list[Row]) -> list[Row]:
@@ -104,22 +105,28 @@ def _as_wordings(rows: list[Row]) -> list[Row]:
 
 
 def _asks_for_its_subject(probe: dict[str, object]) -> bool:
-    return str(probe["answer"]).casefold() == str(probe.get("author")).casefold()
+    """Whether the answer to a probe is the name of the person."""
+    answer = str(probe["answer"])
+    subject = str(probe.get("author"))
+    return answer.casefold() == subject.casefold()
 
 
 def _names(probe: dict[str, object], question: dict[str, object]) -> bool:
     """Whether a probe's text names the answer of a question, as whole words."""
     answer = re.escape(str(question["answer"]).casefold())
-    return bool(re.search(rf"(?<!\w){answer}(?!\w)", str(probe["question"]).casefold()))
+    text = str(probe["question"]).casefold()
+    return bool(re.search(rf"(?<!\w){answer}(?!\w)", text))
 
 
 def _fact(row: dict[str, object]) -> tuple[object, str]:
+    """What a row is about: the person, and the answer."""
     return row.get("author"), str(row["answer"]).casefold()
 
 
 def _level(
     entries: Iterable[Entry], kind: str, level: int
 ) -> Iterable[tuple[Entry, dict[str, object]]]:
+    """The entries of a file with their rows; raises a sentence for an entry of another level."""
     for number, entry in enumerate(entries, start=1):
         stated = entry.text("level")
         if stated != str(level):

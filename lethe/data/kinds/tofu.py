@@ -7,7 +7,7 @@ the hub. The perturbed files add a paraphrased and several wrong answers to rows
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
@@ -24,37 +24,46 @@ ADDED = ("paraphrased_question", "paraphrased_answer", "perturbed_answer")
 
 
 class Params(Section):
+    """The name on the hub, or null for ``data.source``; the numbers of authors to keep (null: all) and to hold out; whether
+    ``retain`` has all rows, or the 400 with wrong answers alone, on which TOFU evaluates.
+    """
+
     hub: str | None
     retain_authors: Count | None
     heldout_authors: Annotated[Integer, Field(ge=0)]
+    retain: Literal["all", "evaluated"] = "all"
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
     """The splits; held-out authors, the last ones before the forget set, are taken from the retain set."""
-    options = data.own(Params)
+    options = data.of_kind(Params)
     read = partial(_read, options.hub or None, source)
     retain = _joined(read(RETAIN[data.forget]), read("retain_perturbed"))
     forget = _joined(read(data.forget), read(f"{data.forget}_perturbed"))
     pairs = _numbered([*retain, *forget])
-    retain, forget = pairs[: len(retain)], pairs[len(retain) :]
-    learned = len(retain) - PAIRS * options.heldout_authors
-    if learned <= 0:
-        legal = f"fewer than the {len(retain) // PAIRS} authors of {RETAIN[data.forget]}"
+    n_retain = len(retain)
+    n_learned = n_retain - PAIRS * options.heldout_authors
+    if n_learned <= 0:
+        legal = f"fewer than the {n_retain // PAIRS} authors of {RETAIN[data.forget]}"
         raise BadParam("data.tofu.heldout_authors", options.heldout_authors, legal)
-    size = learned
+    n_kept = n_learned
     if options.retain_authors is not None:
-        size = min(learned, PAIRS * options.retain_authors)
+        n_kept = min(n_learned, PAIRS * options.retain_authors)
+    kept = pairs[:n_kept]
+    if options.retain == "evaluated":
+        kept = [row for row in kept if "perturbed_answer" in row]
     splits = {
-        "forget": forget,
-        "retain": retain[:size],
+        "forget": pairs[n_retain:],
+        "retain": kept,
         "world": _named(read("world_facts_perturbed"), "world"),
         "real_authors": _named(read("real_authors_perturbed"), "real-author"),
-        "heldout": retain[learned:],
+        "heldout": pairs[n_learned:n_retain],
     }
     return {name: cast("list[Row]", rows) for name, rows in splits.items() if rows}
 
 
 def _read(hub: str | None, source: Path, name: str) -> list[dict]:
+    """The rows of a file or of a part of the hub; raises `BadRow` for one that the contract refuses."""
     numbered: Iterable[tuple[int, Mapping[str, object]]]
     if hub is None:
         place = source / f"{name}.json"
@@ -62,7 +71,7 @@ def _read(hub: str | None, source: Path, name: str) -> list[dict]:
     else:
         place = Path(hub, name)
         entries = hub_entries(hub, name, "train", "data.tofu.hub")
-        numbered = enumerate((entry.cells for entry in entries), start=1)
+        numbered = enumerate([entry.cells for entry in entries], start=1)
     rows = []
     for number, row in numbered:
         problem = row_problem({"id": name, **row})
@@ -73,20 +82,27 @@ def _read(hub: str | None, source: Path, name: str) -> list[dict]:
 
 
 def _joined(rows: list[dict], perturbed: list[dict]) -> list[dict]:
+    """The rows with the answers that the perturbed file adds to the same question and answer."""
     added_to_pair = {}
     for row in perturbed:
         pair = (row["question"], row["answer"])
         added_to_pair[pair] = {key: row[key] for key in ADDED if key in row}
-    return [row | added_to_pair.get((row["question"], row["answer"]), {}) for row in rows]
+    joined = []
+    for row in rows:
+        pair = (row["question"], row["answer"])
+        joined.append(row | added_to_pair.get(pair, {}))
+    return joined
 
 
 def _numbered(pairs: list[dict]) -> list[dict]:
     """Ids by position among all pairs, retain set first: a row has the same id for every forget set."""
-    return [
-        {"id": f"tofu-{place:04d}", "author": f"author-{place // PAIRS:03d}", **row}
-        for place, row in enumerate(pairs)
-    ]
+    numbered = []
+    for place, row in enumerate(pairs):
+        author = f"author-{place // PAIRS:03d}"
+        numbered.append({"id": f"tofu-{place:04d}", "author": author, **row})
+    return numbered
 
 
 def _named(rows: list[dict], name: str) -> list[dict]:
+    """The rows with a name and their numbers as ids."""
     return [{"id": f"{name}-{number:03d}", **row} for number, row in enumerate(rows)]

@@ -15,14 +15,28 @@ from pathlib import Path
 import pandas as pd
 
 from lethe.errors import BadFile, BadRow, BadValue, check, check_columns, plural, shortened
-from lethe.io import ids
+from lethe.io import csv_form, ids
 from lethe.io.answer_ends import CUT_OFF, missing_kind
 from lethe.io.artifacts import GREEDY
-from lethe.io.facts import of_column
+from lethe.io.cells import NoNumber, numbers_of
+from lethe.io.facts import CACHED, MODELS, cached_rows, of_column, reasons_in, says_stopped
 from lethe.io.files import Json, check_file, check_text
-from lethe.io.logs import benchmarks, inspect_ai, lm_eval, openai_batch, red_team
+from lethe.io.logs import (
+    benchmarks,
+    completions,
+    deepeval,
+    every_eval_ever,
+    inspect_ai,
+    lm_eval,
+    openai_batch,
+    red_team,
+    responses,
+)
 from lethe.io.logs._log import Format, Log, Table, as_text
-from lethe.io.logs._untrusted import Source, decode, first_line
+from lethe.io.logs._settings import NAMES as SETTINGS
+from lethe.io.logs._settings import Settings
+from lethe.io.logs._untrusted import Source, first_line
+from lethe.io.packed import opened, suffix_of
 from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, frame_of, ids_as_text, read_table
 
 RESPONSE = "target_response"
@@ -36,11 +50,11 @@ ANSWER_COLUMNS = frozenset(
 
 def _is_table(path: Path) -> bool:
     """Whether the file is a CSV by its ending or a Parquet file by its content; JSON begins with a bracket."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(MAGIC):
         return True
-    return path.suffix.lower() == ".csv" and start[:1] not in (b"{", b"[", b"P")
+    return suffix_of(path) in csv_form.SUFFIXES and start[:1] not in (b"{", b"[", b"P")
 
 
 def _read_table(source: Source | Path, by: str | None = None) -> Log:
@@ -51,32 +65,55 @@ def _read_table(source: Source | Path, by: str | None = None) -> Log:
     _check_columns(path, frame, name, is_named=by is not None)
     names = [str(identity) for identity in frame[name]]
     samples = _samples(path, frame, names)
-    score_columns = {column: frame[column].astype("float64").tolist() for column in _scored(frame)}
+    score_columns = _scored(frame)
     prompts = _optional(frame, *PROMPT)
     ends = _optional(frame, "finish_reason")
+    models = _optional(frame, *MODELS)
     table = Table(path, first=0)
     for place, text in enumerate(frame["text"]):
-        prompt_id, sample = names[place], samples[place]
+        prompt_id = names[place]
+        sample = samples[place]
         if sample == GREEDY:
             continue
         table.prompt(prompt_id, as_text(prompts[place]))
+        if not is_missing(models[place]):
+            table.answered_by(prompt_id, str(models[place]))
         kind = missing_kind(ends[place])
         if kind:
             table.problem(prompt_id, sample, kind)
         elif isinstance(text, str):
             scores = {score: values[place] for score, values in score_columns.items()}
             table.answer(prompt_id, sample, text, scores)
-        elif text is None or text != text:  # null, or the NaN of an empty cell
+        elif is_missing(text):
             table.problem(prompt_id, sample, "no text")
         else:
             problem = f"column text: got {shortened(text)}, expected a text"
             raise BadRow(path, file_line(path, place), problem)
     notes = _notes(frame, samples)
-    return table.log("a table", means=of_column, scores=score_columns, notes=notes)
+    settings = Settings()
+    settings.add_rows(frame[[sample != GREEDY for sample in samples]])
+    return table.log(
+        "a table",
+        sampling=settings.sampling,
+        greedy_by=settings.greedy_by,
+        repeats=cached_rows(frame),
+        may_repeat=settings.may_repeat,
+        warnings=settings.warnings,
+        means=of_column,
+        scores=score_columns,
+        notes=notes,
+        stopping="early" if says_stopped(frame) else "fixed",
+        reasons=reasons_in(frame),
+    )
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell is null, or the NaN of an empty cell."""
+    return value is None or value != value
 
 
 def _frame(source: Source | Path, path: Path, name: str) -> pd.DataFrame:
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if isinstance(source, Source) and suffix not in (".jsonl", ".json"):
         # JSON lines under another name
         rows = []
@@ -88,7 +125,9 @@ def _frame(source: Source | Path, path: Path, name: str) -> pd.DataFrame:
         return frame
     frame = read_table(path, text=["text", RESPONSE], ids=[name], optional=["sample"])
     frame = _with_our_names(frame)
-    if suffix == ".csv" and "text" in frame:  # a CSV has an empty answer as an empty cell
+    if (
+        suffix in csv_form.SUFFIXES and "text" in frame
+    ):  # a CSV has an empty answer as an empty cell
         frame["text"] = frame["text"].fillna("")
     return frame
 
@@ -148,14 +187,20 @@ def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
     return samples
 
 
-def _scored(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of scores: further columns of numbers, also of true and false."""
-    scores = []
+def _scored(frame: pd.DataFrame) -> dict[str, list[float]]:
+    """Return the scores by column: further columns of numbers, also of yes and no, or in percent."""
+    scores = {}
     for name in frame.columns:
-        if str(name) in (*ANSWER_COLUMNS, *PROMPT) or str(name).startswith(NAMELESS):
+        is_setting = str(name).lower() in (*SETTINGS, CACHED)
+        if is_setting or str(name) in (*ANSWER_COLUMNS, *PROMPT) or str(name).startswith(NAMELESS):
             continue
-        if pd.api.types.is_numeric_dtype(frame[name]):
-            scores.append(name)
+        try:
+            numbers = numbers_of(frame[name])
+        except NoNumber:
+            continue
+        if numbers.form == "plain" and not pd.api.types.is_numeric_dtype(frame[name]):
+            continue  # texts that look like numbers, such as ids, or nothing at all
+        scores[name] = numbers.values.tolist()
     return scores
 
 
@@ -188,6 +233,10 @@ FORMATS = (
     benchmarks.HARMBENCH,
     benchmarks.HELM,
     openai_batch.FORMAT,
+    every_eval_ever.FORMAT,
+    deepeval.FORMAT,
+    completions.FORMAT,
+    responses.FORMAT,
     TABLE,
 )
 
@@ -227,21 +276,23 @@ def is_log(path: str | os.PathLike[str]) -> bool:
     path = Path(path)
     if not path.is_file():
         return False
-    no_table = path.suffix.lower() not in TABLE_SUFFIXES
+    suffix = suffix_of(path)
+    no_table = suffix not in TABLE_SUFFIXES
     try:
-        line, number, _ = first_line(path)
+        line, _, _ = first_line(path)
         if line[:1] not in (b"{", b"["):
-            return line.startswith(b"PK") or path.suffix.lower() == ".eval"
+            return line.startswith(b"PK") or suffix == ".eval"
         if not line.endswith((b"}", b"]")):
-            return path.suffix.lower() != ".csv"  # a header may begin with a bracket
-        first = decode(path, line, number)
+            if suffix in csv_form.SUFFIXES:  # a header may begin with a bracket
+                return False
+            if line[:1] == b"{":
+                return True
+        first = Source(path).first
     except OSError as error:
         raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
     except (BadFile, BadRow):
         return no_table
-    if isinstance(first, list):
-        first = next(iter(first), None)
-    if not isinstance(first, dict):
+    if not first:
         return no_table
     return no_table or _is_nested(first) or _format_of(first) not in (TABLE, None)
 
@@ -260,7 +311,7 @@ def _format_of(first: Mapping[str, Json]) -> Format | None:
 def _read(path: Path, filter: str | None, by: str | None) -> Log:
     if _is_table(path):
         return replace(_read_table(path, by), format=TABLE.name)
-    with path.open("rb") as file:
+    with opened(path) as file:
         is_archive = file.read(2) == b"PK"
     source: Source | Path = path
     form = inspect_ai.FORMAT
@@ -293,6 +344,8 @@ def _unknown(first: Mapping[str, Json]) -> str:
         return (
             "holds the results of an lm-eval run; its answers are in the samples_*.jsonl beside it"
         )
+    if openai_batch.is_request(first):
+        return "holds the requests of a batch; its answers are in the output file of the batch"
     values = first.values()
     if first and all(isinstance(value, (int, float)) for value in values):
         return "holds a summary without answers; the log itself is beside it (for open-unlearning, *_EVAL.json)"

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeGuard
 import pandas as pd
 
 from lethe.errors import BadFile, BadValue, shortened
-from lethe.io.facts import Facts, Meaning
+from lethe.io import ids
+from lethe.io.facts import Facts, Meaning, several_models
 from lethe.io.files import Json
 
 KEYS = ("prompt_id", "sample")
@@ -24,7 +25,8 @@ LARGEST_SAMPLE = 2**31
 OWN_COLUMNS = frozenset(
     (*KEYS, "index", "model", "prompt", "text", "answers", "planned", "score", "reason")
 )
-UNSCORED, NOT_WRITTEN = "unscored", "not written"
+UNSCORED = "unscored"
+NOT_WRITTEN = "not written"
 NO_SCORES = "left out: the log holds no scores (score its texts with `lethe score`)"
 COPIES = "to a question are copies of one greedy answer, not independent draws"
 SAME_TEXTS = (
@@ -81,8 +83,9 @@ class Log:
             *more,
             ("warning", self._of_decoding()),
             ("warning", self.facts.repeated),
+            ("warning", self.facts.mixed),
         ]
-        facts += [("warning", sentence) for sentence in self.warnings]
+        facts += [("warning", sentence) for sentence in (*self.facts.refused, *self.warnings)]
         facts += [("note", sentence) for sentence in self.notes]
         lines = []
         for name, text in facts:
@@ -243,6 +246,9 @@ class Table:
         self._prompts_by_score: dict[str, set[str]] = {}
         self._absent: Counter[str] = Counter()
         self._planned = 0
+        self._ids: list[object] = []  # the names of questions as the file writes them
+        self._models_of_prompt: dict[str, dict[str, None]] = {}
+        self._renamed: str | None = None  # the first prompt that stands for two texts
 
     def prompt(
         self,
@@ -257,6 +263,8 @@ class Table:
         if entry.text is None and prompt is not None:
             self._check_text(prompt_id, "the prompt", prompt)
             entry.text = prompt
+        if prompt is not None and prompt != entry.text:
+            self._renamed = self._renamed or prompt_id
         if planned is not None:
             self._planned += planned - (entry.planned or 0)
             entry.planned = planned
@@ -264,6 +272,32 @@ class Table:
         for name, value in scores.items():
             entry.scores[_column(name)] = value
         self._check_count(entry.scores)
+
+    def name(self, identity: object) -> str:
+        """Return the name of a question as text; `log` refuses names that differ only in type or in blanks around them."""
+        self._ids.append(identity)
+        return ids.id_text(identity)
+
+    def answered_by(self, prompt_id: str, model: str | None) -> None:
+        """Note the model that answered a prompt; answers of several to one prompt carry no claim."""
+        if model is not None:
+            self._models_of_prompt.setdefault(prompt_id, {})[model] = None
+
+    def models(self) -> str | None:
+        """The names of the models that answered."""
+        names: dict[str, None] = {}
+        for models in self._models_of_prompt.values():
+            names |= models
+        return ", ".join(names) or None
+
+    def _mixed(self) -> str | None:
+        """Why the answers to a question are no draws of one model to one question, None where they may be."""
+        for prompt_id, models in self._models_of_prompt.items():
+            if len(models) > 1:
+                return several_models(prompt_id, list(models))
+        if self._renamed is not None:
+            return f"Prompt {shortened(self._renamed)} stands for questions of several texts"
+        return None
 
     def answer(
         self,
@@ -289,6 +323,7 @@ class Table:
             self.problem(prompt_id, sample, missing)
         elif not isinstance(text, str):
             raise self._broken(key, f" is {type(text).__name__}, expected a text")
+        self.answered_by(prompt_id, as_text(more.get("model")))
         self._check_text(prompt_id, "the text", text)
         for name, value in more.items():
             self._check_text(prompt_id, name, value)
@@ -313,7 +348,13 @@ class Table:
         for name in scores:
             self._prompts_by_score.setdefault(_column(name), set()).add(prompt_id)
 
-    def problem(self, prompt_id: str, sample: int, reason: str, score: str | None = None) -> None:
+    def problem(
+        self,
+        prompt_id: str,
+        sample: int,
+        reason: str,
+        score: str | None = None,
+    ) -> None:
         """Note why an answer, or one score of it, is missing. The first reason of an answer counts: an answer that a filter
         took away also has no text, and is one missing answer."""
         key = Key(prompt_id, sample)
@@ -391,17 +432,22 @@ class Table:
         sampling: Mapping[str, Json] = EMPTY,
         stated: Mapping[str, Json] = EMPTY,
         refused: Mapping[str, str] = EMPTY,
+        reasons: Iterable[str] = (),
     ) -> Log:
         """Return the log of these answers; ``scores`` orders the columns, and ``means`` says what a 1 of a score says.
 
         ``greedy_by`` is a setting that makes the decoding greedy, where ``sampling`` does not show it; several answers to a
         prompt are then copies of the first. ``repeats`` says why the answers are no new draws, and ``may_repeat`` names a
-        setting that repeats an answer on some servers: it did, where all answers to each question are the same.
+        setting that repeats an answer on some servers: it did, where all answers to each question are the same. ``reasons``
+        say, in whole sentences, why nothing could be claimed of the file that this one was made from.
 
-        Raises `BadFile` where no answer was added.
+        Raises `BadFile` where no answer was added, or names of questions differ only in type or in blanks around them.
         """
         if not self._answers:
             raise BadFile(self.path, "holds no answers")
+        found = ids.alike(self._ids)
+        if found is not None:
+            raise BadFile(self.path, found.problem("the questions"), ids.REMEDY)
         same_texts = self._has_equal_texts()
         if may_repeat and same_texts:
             repeats = repeats or f"All answers to each question are the same text, and {may_repeat}"
@@ -410,7 +456,8 @@ class Table:
         if setting:
             deterministic = f"The log states greedy decoding ({setting})"
             if self.most() > 1:
-                draws, refusal = "copies", f"{setting}: the {self.most()} answers {COPIES}"
+                draws = "copies"
+                refusal = f"{setting}: the {self.most()} answers {COPIES}"
         if same_texts and not refusal:
             warnings = (*warnings, SAME_TEXTS)
         if scores is None:
@@ -441,7 +488,15 @@ class Table:
             warnings=tuple(warnings),
             notes=tuple(notes),
             stated=stated,
-            facts=Facts(meanings, deterministic, repeats, unfinished, engine),
+            facts=Facts(
+                meanings,
+                deterministic,
+                repeats,
+                unfinished,
+                engine,
+                self._mixed(),
+                tuple(reasons),
+            ),
         )
 
     def _answer_table(self, scores: Iterable[str]) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from typing import BinaryIO, Self
 
 from lethe.errors import BadFile, BadRow, reason_of, shortened
 from lethe.io.files import Json, without_doubles
+from lethe.io.packed import opened
 
 LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
 BOM = b"\xef\xbb\xbf"
@@ -77,11 +78,11 @@ def decode(path: Path, content: bytes, line: int = 1, entry: str = "") -> Json:
 def first_line(path: Path) -> tuple[bytes, int, bool]:
     """Return the first line that is not blank, without blanks around it, its number, and whether another one follows."""
     number = 0
-    with path.open("rb") as file:
+    with opened(path) as file:
         start = file.read(64).removeprefix(BOM).lstrip()
-        if start and start[:1] not in (b"{", b"["):
-            return start, 1, False
-        file.seek(0)
+    if start and start[:1] not in (b"{", b"["):
+        return start, 1, False
+    with opened(path) as file:
         while line := file.readline(LARGEST + 1):
             number += 1
             if number == 1:
@@ -98,6 +99,18 @@ def _has_text(file: BinaryIO) -> bool:
         if chunk.strip():
             return True
     return False
+
+
+def _is_larger(path: Path) -> bool:
+    """Whether a file, unpacked, is larger than a document may be."""
+    with opened(path) as file:
+        left = LARGEST
+        while left >= 0:
+            part = file.read(min(CHUNK, left + 1))
+            if not part:
+                return False
+            left -= len(part)
+    return True
 
 
 class Source:
@@ -118,7 +131,7 @@ class Source:
             else:
                 value = self.document
         except (BadFile, BadRow) as error:
-            if "not valid JSON" not in str(error) or path.stat().st_size > LARGEST:
+            if "not valid JSON" not in str(error) or _is_larger(path):
                 raise  # no further line mends it
             value = self.document
         if not more:
@@ -131,10 +144,11 @@ class Source:
 
     @cached_property
     def document(self) -> Json:
-        size = self.path.stat().st_size
-        if size > LARGEST:
-            raise too_large(self.path, size)
-        return decode(self.path, self.path.read_bytes())
+        with opened(self.path) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise too_large(self.path, self.path.stat().st_size)
+        return decode(self.path, content)
 
     @property
     def object(self) -> dict[str, Json]:
@@ -153,7 +167,7 @@ class Source:
             for number, item in enumerate(whole, start=1):
                 yield number, _object(self.path, number, item)
             return
-        with self.path.open("rb") as file:
+        with opened(self.path) as file:
             number = 0
             while line := file.readline(LARGEST + 1):
                 number += 1
@@ -296,7 +310,8 @@ class Archive:
             raise ValueError("no entry begins at the place in the list of entries")
         self._file.seek(name + extra, 1)
         packed = self._file.read(entry.compress_size)
-        parts, left = [], entry.file_size
+        parts = []
+        left = entry.file_size
         with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
             while left >= 0 and (part := stream.read(min(CHUNK, left + 1))):
                 parts.append(part)

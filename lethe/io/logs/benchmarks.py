@@ -93,7 +93,8 @@ def _read_harmbench(source: Source) -> Log:
         )
     if several:
         warnings.append(f"test_case: {plural(several, 'behavior')} {SEVERAL}")
-    task, notes = "completions", []
+    task = "completions"
+    notes = []
     if judged:
         task = "results"
         notes.append("generation is cut to the tool's --num_tokens (512 by default)")
@@ -133,7 +134,8 @@ def _is_jailbreakbench(first: Mapping[str, Json]) -> bool:
 
 
 def _read_jailbreakbench(source: Source) -> Log:
-    path, content = source.path, source.object
+    path = source.path
+    content = source.object
     if isinstance(content.get("jailbreaks"), list):
         return _artifact(path, content)
     if "summaries" in content:
@@ -176,7 +178,14 @@ def _submission(path: Path, content: Mapping[str, Json]) -> Log:
             prompts: list[Json] = []
             for row in _queries(path, behavior, calls):
                 prompts.append(row.get("prompt"))
-                _answered(table, prompt_id, len(prompts), row, {}, model=model)
+                _answered(
+                    table,
+                    prompt_id,
+                    len(prompts),
+                    row,
+                    {},
+                    model=model,
+                )
             if len(set(prompts)) > 1:
                 several += 1
             else:
@@ -229,7 +238,14 @@ def _judged(table: Table, prompt_id: str, row: Mapping[str, Json], **more: objec
         if name.startswith("jailbroken"):
             verdicts[name] = number(value)
     table.prompt(prompt_id, text_at(row, "prompt"))
-    _answered(table, prompt_id, 1, row, verdicts, **more)
+    _answered(
+        table,
+        prompt_id,
+        1,
+        row,
+        verdicts,
+        **more,
+    )
 
 
 def _answered(
@@ -244,7 +260,13 @@ def _answered(
     if prompt is not None:
         checked(table.path, f"{prompt_id[:80]!r}: `prompt`", prompt, str)
     table.answer(
-        prompt_id, sample, row.get("response"), scores, "no response", prompt=prompt, **more
+        prompt_id,
+        sample,
+        row.get("response"),
+        scores,
+        "no response",
+        prompt=prompt,
+        **more,
     )
 
 
@@ -278,6 +300,14 @@ JAILBREAKBENCH = Format(
     _is_jailbreakbench,
     _read_jailbreakbench,
 )
+
+
+def _is_leak_k(first: Mapping[str, Json]) -> bool:
+    """Whether an object has answers as Leak-k writes them: objects, and no plain texts."""
+    responses = first.get("responses")
+    if not isinstance(responses, list) or "prompt" not in first:
+        return False
+    return not any(isinstance(response, str) for response in responses)
 
 
 def _read_leak_k(source: Source) -> Log:
@@ -390,7 +420,7 @@ def _notes_on_leak_k(sampling: Mapping[str, float], scores: tuple[str, ...]) -> 
 LEAK_K = Format(
     "leak-k",
     "Leak-k generations (.json of JSON lines, also _evaluated and _llm_judge)",
-    lambda first: isinstance(first.get("responses"), list) and "prompt" in first,
+    _is_leak_k,
     _read_leak_k,
 )
 
@@ -546,9 +576,11 @@ def _add_completions(
     if isinstance(asked, int):
         n = max(n, asked)
     scores = statistics.get(prompt_id, {})
-    of_prompt, of_answer = {}, scores
+    of_prompt = {}
+    of_answer = scores
     if n > 1:
-        of_prompt, of_answer = scores, {}
+        of_prompt = scores
+        of_answer = {}
     table.prompt(prompt_id, text_at(request, "prompt"), planned=n, scores=of_prompt)
     completions += [None] * (n - len(completions))
     for sample, completion in enumerate(completions, start=1):

@@ -30,7 +30,8 @@ from lethe.io.logs._log import (
 )
 from lethe.io.logs._untrusted import Archive, Source, checked
 
-HEADER, START = "header.json", "_journal/start.json"
+HEADER = "header.json"
+START = "_journal/start.json"
 # An id may contain "/" or end in "_epoch_2". The names therefore show only which entries are samples, whole or in chunks.
 WHOLE = re.compile(r"samples/.+_epoch_\d+\.json", re.DOTALL)
 CHUNKED = re.compile(r"samples/.+_epoch_\d+/sample\.json", re.DOTALL)
@@ -106,7 +107,8 @@ def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Lo
         table.answer(sample.name, sample.epoch, sample.text, sample.values())
 
     status = header.get("status")
-    stopping, unfinished = "fixed", None
+    stopping = "fixed"
+    unfinished = None
     notes = run.notes()
     if status in UNFINISHED:
         stopping = "unfinished"
@@ -271,7 +273,8 @@ def _sampling(spec: Mapping[str, Json], plan: Mapping[str, Json]) -> dict[str, J
 def _early_stops(stopping: Mapping[str, Json]) -> list[Stop]:
     stops = []
     for stop in as_list(stopping.get("early_stops") or stopping.get("stopped_samples")):
-        identity, epoch = as_object(stop).get("id"), as_object(stop).get("epoch")
+        identity = as_object(stop).get("id")
+        epoch = as_object(stop).get("epoch")
         if _is_id(identity) and isinstance(epoch, int):
             stops.append(Stop(str(identity), epoch))
     return stops
@@ -315,7 +318,8 @@ class Sample:
     def of(cls, path: Path, where: str, value: Json) -> Sample:
         """Return the sample that a value of JSON holds; a `BadFile` names ``where`` it stands in the file."""
         value = checked(path, where, value)
-        identity, epoch = value.get("id"), value.get("epoch")
+        identity = value.get("id")
+        epoch = value.get("epoch")
         if not _is_id(identity):
             problem = f"`id` is {type(identity).__name__}, expected a text or an integer"
             raise BadFile(path, f"{where}: {problem}")

@@ -102,7 +102,17 @@ class Line:
             passed = None
         prompt = as_text(next(iter(requests[0]), None))
         metrics = _metrics(row)
-        return cls(place, str(document), name, prompt, texts, choices, settings, passed, metrics)
+        return cls(
+            place,
+            str(document),
+            name,
+            prompt,
+            texts,
+            choices,
+            settings,
+            passed,
+            metrics,
+        )
 
 
 def _metrics(row: Mapping[str, Json]) -> dict[str, Json]:
@@ -349,7 +359,13 @@ def _scores(run: Run, line: Line) -> Scores:
     return scores
 
 
-def _log(path: Path, run: Run, table: Table, documents: list[Line], filters: Sequence[str]) -> Log:
+def _log(
+    path: Path,
+    run: Run,
+    table: Table,
+    documents: list[Line],
+    filters: Sequence[str],
+) -> Log:
     if not documents:
         raise BadFile(path, "holds no answers")
     choices = any(line.choices for line in documents)
@@ -358,9 +374,11 @@ def _log(path: Path, run: Run, table: Table, documents: list[Line], filters: Seq
     greedy_by = None
     doubts: list[str] = []
     warnings: list[str] = []
-    draws, refusal = "sampled", None
+    draws = "sampled"
+    refusal = None
     if choices:
-        draws, refusal = "choices", CHOICES
+        draws = "choices"
+        refusal = CHOICES
     else:
         sampling = documents[0].settings or run.sampling
         greedy_by = _greedy_by(run, documents)

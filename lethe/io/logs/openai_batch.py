@@ -1,14 +1,18 @@
 """Output of OpenAI's batch API, which other servers write too: JSON lines, one request a line, with all of its choices."""
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from lethe.errors import BadRow, shortened
+from lethe.errors import BadFile, BadRow, shortened
 from lethe.io.answer_ends import ANSWERED, REFUSED, end_of
 from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
+    NOT_WRITTEN,
     Format,
     Log,
     Table,
@@ -17,10 +21,14 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
+from lethe.io.logs._settings import Settings
 from lethe.io.logs._untrusted import Source
+from lethe.io.logs.responses import question_of
 
 CODE = re.compile(r"[a-z_]{1,40}")  # of an error, whose other words come from outside
 DONE = 200
+MOST_BESIDE = 50  # files of a folder in which the input is looked for
+MOST_CHOICES = 10_000  # that a request may ask for
 ENDED = {"completed": "stop", "incomplete": "length", "failed": "error", "cancelled": "cancelled"}
 
 
@@ -37,47 +45,150 @@ def _recognises(first: Mapping[str, Json]) -> bool:
     return first.keys() >= {"custom_id", "response", "error"}
 
 
+def is_request(first: Mapping[str, Json]) -> bool:
+    """Whether an object is a line of the input file of a batch."""
+    return first.keys() >= {"custom_id", "method", "body"}
+
+
 def _read(source: Source) -> Log:
-    """Read the choices, of which the index is the sample; a request that brought none lacks as many as the others have."""
-    table = Table(source.path, first=0)
-    line_of_request: dict[str, int] = {}
-    reason_of_lost: dict[str, str] = {}
-    models: dict[str, None] = {}
-    most = 1
-    for line, row in source.lines():
-        name = row.get("custom_id")
-        if not isinstance(name, str):
-            problem = f"`custom_id` is {type(name).__name__}, expected a text"
-            raise BadRow(source.path, line, problem)
-        if name in line_of_request:
-            problem = f"request {shortened(name)} also stands in line {line_of_request[name]}"
-            raise BadRow(source.path, line, problem)
-        line_of_request[name] = line
-        table.prompt(name)
-        body = object_at(object_at(row, "response"), "body")
-        model = text_at(body, "model")
-        if model:
-            models[model] = None
-        choices = list(_choices(body))
-        most = max(most, len(choices))
-        reason = _failure(row)
-        if reason or not choices:
-            reason_of_lost[name] = reason or "no choices"
-            continue
-        for choice in choices:
-            if choice.end in ANSWERED:
-                table.answer(name, choice.sample, choice.text, {})
-            else:
-                table.problem(name, choice.sample, choice.end)
-    for name, reason in reason_of_lost.items():
-        for sample in range(most):
-            table.problem(name, sample, reason)
+    """Read the choices, of which the index is the sample; a request that brought none lacks as many as the others have.
+
+    With the input file of the batch beside the output, requests of one question are read as its answers, numbered in the
+    order of the input, and a request without a line in the output lacks its answers.
+    """
+    output = _Output(source)
+    asked = _input_beside(source.path, output.line_of_request)
+    settings = Settings()
+    for body in asked.body_of_request.values():
+        settings.add(body)
+    if not asked.body_of_request:
+        table = output.table_by_request()
+    else:
+        table = output.table_by_question(asked.body_of_request)
     return table.log(
         "OpenAI batch",
         means=named,
-        model=", ".join(models) or None,
-        notes=("the output states no settings of sampling and no prompts",),
+        model=table.models(),
+        sampling=settings.sampling,
+        greedy_by=settings.greedy_by,
+        may_repeat=settings.may_repeat,
+        warnings=settings.warnings,
+        notes=(asked.note,),
     )
+
+
+class _Output:
+    """The lines of an output: the choices of each request, or why a request brought none."""
+
+    def __init__(self, source: Source):
+        self.path = source.path
+        self.line_of_request: dict[str, int] = {}
+        self.choices_of_request: dict[str, list[Choice]] = {}
+        self.reason_of_lost: dict[str, str] = {}
+        self.model_of_request: dict[str, str | None] = {}
+        for line, row in source.lines():
+            self._add(line, row)
+        counts = map(len, self.choices_of_request.values())
+        self.most = max(counts, default=1)
+
+    def _add(self, line: int, row: Mapping[str, Json]) -> None:
+        name = row.get("custom_id")
+        if not isinstance(name, str):
+            problem = f"`custom_id` is {type(name).__name__}, expected a text"
+            raise BadRow(self.path, line, problem)
+        if name in self.line_of_request:
+            problem = f"request {shortened(name)} also stands in line {self.line_of_request[name]}"
+            raise BadRow(self.path, line, problem)
+        self.line_of_request[name] = line
+        body = object_at(object_at(row, "response"), "body")
+        self.model_of_request[name] = text_at(body, "model")
+        choices = list(choices_of(body))
+        reason = _failure(row)
+        if reason or not choices:
+            self.reason_of_lost[name] = reason or "no choices"
+        else:
+            self.choices_of_request[name] = choices
+
+    def table_by_request(self) -> Table:
+        """The answers where nothing but a request names its question."""
+        table = Table(self.path, first=0)
+        for name in self.line_of_request:
+            table.prompt(name)
+            table.answered_by(name, self.model_of_request[name])
+            for choice in self.choices_of_request.get(name, ()):
+                _add_choice(table, name, choice.sample, choice)
+        for name, reason in self.reason_of_lost.items():
+            for sample in range(self.most):
+                table.problem(name, sample, reason)
+        return table
+
+    def table_by_question(self, body_of_request: Mapping[str, Mapping[str, Json]]) -> Table:
+        """The answers by the questions that the requests ask; the first request of a question names it."""
+        table = Table(self.path, first=0)
+        name_of_question: dict[str, str] = {}
+        answers_of: Counter[str] = Counter()
+        for request, body in body_of_request.items():
+            question = question_of(body) or request
+            name = name_of_question.setdefault(question, request)
+            table.prompt(name, question_of(body))
+            table.answered_by(name, self.model_of_request.get(request))
+            stated = body.get("n")
+            n = stated if is_integer(stated) and 0 < stated <= MOST_CHOICES else 1
+            choices = self.choices_of_request.get(request, [])
+            first = answers_of[name]
+            for choice in choices:
+                _add_choice(table, name, first + choice.sample, choice)
+            lost = self.reason_of_lost.get(request, NOT_WRITTEN)
+            known = {choice.sample for choice in choices}
+            for sample in range(n):
+                if sample not in known:
+                    table.problem(name, first + sample, lost)
+            answers_of[name] = first + max([n, *(sample + 1 for sample in known)])
+        return table
+
+
+def _add_choice(table: Table, name: str, sample: int, choice: Choice) -> None:
+    if choice.end in ANSWERED:
+        table.answer(name, sample, choice.text, {})
+    else:
+        table.problem(name, sample, choice.end)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """The bodies of the requests of a batch by their names, none where no input file was found, and what to say of it."""
+
+    body_of_request: Mapping[str, Mapping[str, Json]]
+    note: str
+
+
+def _input_beside(path: Path, requests: Mapping[str, int]) -> _Input:
+    """Find the input file of a batch among the files beside its output: the only one that has all of its requests."""
+    found: dict[str, dict[str, Mapping[str, Json]]] = {}
+    for beside in itertools.islice(sorted(path.parent.glob("*.jsonl*")), MOST_BESIDE):
+        if beside == path or not beside.is_file():
+            continue
+        try:
+            source = Source(beside)
+            if not is_request(source.first):
+                continue
+            bodies: dict[str, Mapping[str, Json]] = {}
+            for _, row in source.lines():
+                bodies[str(row.get("custom_id"))] = object_at(row, "body")
+        except (BadFile, BadRow, OSError):
+            continue  # a stranger's file, of which nothing is known
+        if requests.keys() <= bodies.keys():
+            found[beside.name] = bodies
+    if len(found) == 1:
+        ((name, body_of_request),) = found.items()
+        return _Input(body_of_request, f"prompts and settings are those of the input file {name}")
+    note = "the output states no settings of sampling and no prompts"
+    if found:
+        names = ", ".join(list(found)[:3])
+        note += f"; {len(found)} files beside it have its requests ({names}), and none was read"
+    else:
+        note += "; put the input file of the batch beside it"
+    return _Input({}, note)
 
 
 def _failure(row: Mapping[str, Json]) -> str | None:
@@ -99,7 +210,7 @@ def _failure(row: Mapping[str, Json]) -> str | None:
     return "error"
 
 
-def _choices(body: Mapping[str, Json]) -> Iterator[Choice]:
+def choices_of(body: Mapping[str, Json]) -> Iterator[Choice]:
     """The choices of a completion, with or without chat, or the one answer of a response."""
     if body.get("object") == "response":
         yield _response(body)

@@ -201,7 +201,8 @@ class Report:
             total = stated.get("total_evaluated", stated.get("total"))
             if total is None:
                 continue
-            detector, on_probe = judged.detector, f"on {judged.probe}"
+            detector = judged.detector
+            on_probe = f"on {judged.probe}"
             values = self.values.get(judged, Counter())
             scored = sum(count for value, count in values.items() if not math.isnan(value))
             if total not in (scored, values.total()):
@@ -358,7 +359,8 @@ class Row:
         options = object_at(case, "options")
         prompt = object_at(row, "prompt")
         provider = object_at(row, "provider")
-        provider_id, label = text_at(provider, "id"), text_at(provider, "label")
+        provider_id = text_at(provider, "id")
+        label = text_at(provider, "label")
         scores = object_at(row, "namedScores")
         metrics = [*_metrics(case), *scores]
         scores = scores | {"success": row.get("success"), "score": row.get("score")}
@@ -490,9 +492,11 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[Row]]) -> Log:
         count = f"cached: true in {plural(cached, 'row')}"
         repeats_said = f"The log says {count}"
         warnings.append(f"{count}, which are no new draws and are not counted")
-    draws, refusal = "unknown", None
+    draws = "unknown"
+    refusal = None
     if every_cached:
-        draws, refusal = "copies", EVERY_CACHED
+        draws = "copies"
+        refusal = EVERY_CACHED
     sampling = {}
     if isinstance(repeat, int):
         sampling["repeat"] = repeat
@@ -526,7 +530,12 @@ def _planned(n: int, repeat: Json) -> int | None:
 
 
 def _add(
-    table: Table, prompt_id: str, repeats: list[Row], metrics: Iterable[str], *, skip_cached: bool
+    table: Table,
+    prompt_id: str,
+    repeats: list[Row],
+    metrics: Iterable[str],
+    *,
+    skip_cached: bool,
 ) -> None:
     if skip_cached and all(row.cached for row in repeats):
         table.problem(prompt_id, 1, "cached")

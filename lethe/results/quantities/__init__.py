@@ -6,7 +6,7 @@ stand for those columns of a row.
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,15 +21,16 @@ Unit = Literal[
     "probability", "score", "deviation", "count", "number", "0 or 1", "yes or no", "text"
 ]
 More = Literal["leaks", "useful", ""]  # what a larger value says of the model
-Headline = Literal["", "stopped", "labelled", "judged", "leaks", "scores", "utility", "tracked"]
+Access = Literal[
+    "answers", "log-probabilities", "weights"
+]  # what a quantity needs of a model, the least first
+Headline = Literal["", "labelled", "judged", "leaks", "scores", "utility", "tracked", "estimate"]
 
 # `dvc metrics` shows the first group of which a model has a number, and one number of utility.
-HEADLINES: tuple[Headline, ...] = ("stopped", "labelled", "judged", "leaks", "scores")
+HEADLINES: tuple[Headline, ...] = ("labelled", "judged", "leaks", "scores")
 MOST = 6
-USEFUL = (
-    "retain",
-    "world",
-)  # the splits whose mean score is the utility of a model: the first that it has
+# The splits whose mean score is the utility of a model: the first that it has.
+USEFUL = ("retain", "world")
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class Quantity:
     ``label`` heads the column of the estimate, and after " | " that of the ends; it and ``definition`` may hold the parts of
     a name and the words of a run (`lethe.results.wording`). Tables for people have the quantities with a ``group``, its
     title. ``at`` says what the column ``at`` of its rows holds; ``exported_at`` are its values whose names stand among the
-    single numbers, while all other rows with ``at`` are series. ``headlines`` are groups of `HEADLINES`; MLflow shows the
-    quantities of any group as metrics, and those of "tracked" only MLflow.
+    single numbers, while all other rows with ``at`` are series. ``headlines`` are groups of `HEADLINES`; MLflow's table of
+    models shows the quantities of any group, and those of "tracked" stand in that table only; of "estimate" it shows the
+    estimate, not an end. ``paper`` names who proposed the number or proved its ends; a row of the file may end before it.
     """
 
     key: str
@@ -55,7 +57,31 @@ class Quantity:
     at: str = ""
     exported_at: tuple[float, ...] = ()
     headlines: tuple[Headline, ...] = ()
+    paper: str = ""
 
+    @property
+    def access(self) -> Access:
+        """What of a model the quantity needs: its answers only, log-probabilities of texts, or its weights."""
+        return "answers" if self.key in OF_ANSWERS else ACCESS[self.basis]
+
+
+# What the bases need of a model: answers that anybody may ask for; probabilities of texts, which some servers state; the
+# weights, which whoever attacks or trains a model has. Numbers of comparisons and words need what their models' rows need.
+ACCESS: dict[str, Access] = {
+    **dict.fromkeys(
+        ("sampled", "greedy", "thinking", "turn", "judged", "labelled", "anytime", "language"),
+        "answers",
+    ),
+    "compared": "answers",
+    **dict.fromkeys(("tree", "exact", "given answers"), "log-probabilities"),
+    "run": "weights",
+}
+OF_ANSWERS = ("rouge",)  # beside given answers, and yet made from greedy answers
+SAID: dict[Access, str] = {
+    "answers": "answers only",
+    "log-probabilities": "log-probabilities",
+    "weights": "weights",
+}
 
 # Wording that several definitions of vocabulary.csv share, where it stands as $NAME.
 WORDING = {
@@ -72,25 +98,40 @@ WORDING = {
 
 
 def _of(row: dict[str, Json]) -> Quantity:
+    """The quantity of a row of the file, whose other columns are named like the fields."""
+    names = (row.pop("estimate"), row.pop("lower"), row.pop("upper"))
+    definition = Template(row.pop("definition")).substitute(WORDING)
+    exported_at = tuple(map(float, row.pop("exported_at").split()))
+    headlines = tuple(row.pop("headlines").split())
+    paper = row.pop("paper") or ""
     return Quantity(
-        names=(row.pop("estimate"), row.pop("lower"), row.pop("upper")),
-        definition=Template(row.pop("definition")).substitute(WORDING),
-        exported_at=tuple(map(float, row.pop("exported_at").split())),
-        headlines=tuple(row.pop("headlines").split()),
+        names=names,
+        definition=definition,
+        exported_at=exported_at,
+        headlines=headlines,
+        paper=paper,
         **row,
     )
 
 
+def _of_scope(scope: Scope) -> tuple[Quantity, ...]:
+    return tuple(quantity for quantity in QUANTITIES if quantity.scope == scope)
+
+
 with Path(__file__).with_name("vocabulary.csv").open(encoding="utf-8", newline="") as _file:
     QUANTITIES = tuple(map(_of, csv.DictReader(_file)))
-QUESTION, MODEL, AUDIT = (
-    tuple(one for one in QUANTITIES if one.scope == scope) for scope in get_args(Scope)
-)
+QUESTION = _of_scope("question")
+MODEL = _of_scope("model")
+AUDIT = _of_scope("audit")
 
 
 @cache
 def _by_key() -> dict[tuple[str, str, str], Quantity]:
-    return {(one.scope, one.key, one.basis): one for one in QUANTITIES}
+    quantity_of_key: dict[tuple[str, str, str], Quantity] = {}
+    for quantity in QUANTITIES:
+        key = (quantity.scope, quantity.key, quantity.basis)
+        quantity_of_key[key] = quantity
+    return quantity_of_key
 
 
 def of(scope: str, key: str, basis: str) -> Quantity:
@@ -109,36 +150,75 @@ def order() -> dict[tuple[str, str, str], int]:
     return {key: place for place, key in enumerate(_by_key())}
 
 
+def access_of(kinds: Iterable[Quantity]) -> Access | None:
+    """The most that some of these quantities need; None for none.
+
+    >>> access_of([of("question", "leak", "sampled"), of("question", "leak", "tree")])
+    'log-probabilities'
+    """
+    needed = {kind.access for kind in kinds}
+    levels = [level for level in get_args(Access) if level in needed]
+    return levels[-1] if levels else None
+
+
 def headline(values: Mapping[str, object]) -> list[str]:
     """The names that `dvc metrics` shows, of a model's single numbers: one group of `HEADLINES`, and one of utility."""
     present = {name for name, value in values.items() if value is not None}
-    group = next(
-        (one for one in HEADLINES if any(_shown(row) in present for row in _deciding(one))), ""
-    )
-    shown = [_shown(row) for row in MODEL if group and group in row.headlines]
-    utility = [name for name in (f"{split}_mean" for split in USEFUL) if name in present]
-    return [name for name in shown if name in present][: MOST - 1] + utility[:1]
+    group = _first_group(present)
+    shown = []
+    for quantity in MODEL:
+        name = _shown(quantity)
+        if group in quantity.headlines and name in present:
+            shown.append(name)
+    del shown[MOST - 1 :]
+    for split in USEFUL:
+        utility = f"{split}_mean"
+        if utility in present:
+            return [*shown, utility]
+    return shown
+
+
+def _first_group(present: set[str]) -> Headline | None:
+    """The first group of `HEADLINES` of which a deciding number is present."""
+    for group in HEADLINES:
+        deciding = set(map(_shown, _deciding(group)))
+        if deciding & present:
+            return group
+    return None
 
 
 def upper_bounds(scope: Scope, keys: Sequence[str], bases: Sequence[str]) -> list[str]:
     """The names of the upper ends of these quantities in this order: each key on the first basis, then on the next."""
-    rows = [_by_key().get((scope, key, basis)) for key in keys for basis in bases]
-    return [row.names[2] for row in rows if row and row.names[2]]
+    names = []
+    for key in keys:
+        for basis in bases:
+            quantity = _by_key().get((scope, key, basis))
+            if quantity and quantity.names[2]:
+                names.append(quantity.names[2])
+    return names
 
 
 def worst_bounds() -> list[str]:
     """The names by which models are sorted, of which a model has one or more: an upper bound of each group of `HEADLINES`."""
-    uppers = [
-        next((row.names[2] for row in _deciding(group) if row.names[2]), "") for group in HEADLINES
-    ]
-    return [name for name in uppers if name]
+    names = []
+    for group in HEADLINES:
+        for quantity in _deciding(group):
+            if quantity.names[2]:
+                names.append(quantity.names[2])
+                break
+    return names
 
 
 def _shown(quantity: Quantity) -> str:
-    """The name under which a headline stands: that of its last end."""
-    return [name for name in quantity.names if name][-1]
+    """The name under which a headline stands: that of its last end; empty where nothing is exported."""
+    estimate, lower, upper = quantity.names
+    return upper or lower or estimate
 
 
 def _deciding(group: Headline) -> list[Quantity]:
     """The quantities that only this group and those after it show; a quantity of several groups decides on none before."""
-    return [row for row in MODEL if row.headlines and row.headlines[-1] == group]
+    deciding = []
+    for quantity in MODEL:
+        if quantity.headlines and quantity.headlines[-1] == group:
+            deciding.append(quantity)
+    return deciding

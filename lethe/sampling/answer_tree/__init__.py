@@ -40,7 +40,8 @@ FIRST_THETA = 0.05
 ENOUGH = 0.6  # a growth that uses this share of its rows is the last
 MOST_GROWTHS = 8
 # Shares of the remaining rows: the planned size of a growth, and the size that stops it.
-AIMED_AT, ASTRAY = 0.6, 1.5
+AIMED_AT = 0.6
+ASTRAY = 1.5
 WIDEST_STEP = 12.0  # largest ratio of rows to the previous growth: the power law fails beyond
 FLATTEST, STEEPEST = 0.15, 1.0  # of the power: a level has at most 1 / theta prefixes of mass theta
 STEEPEST_GUIDED = 3.0  # a guide lifts prefixes above their mass
@@ -253,7 +254,11 @@ def first_look(question: TreeQuestion, law: Law, predictor: Predictor, effort: E
 
 
 def _tried(
-    question: TreeQuestion, law: Law, predictor: Predictor, effort: Effort, outline: Outline
+    question: TreeQuestion,
+    law: Law,
+    predictor: Predictor,
+    effort: Effort,
+    outline: Outline,
 ) -> tuple[Outline, int]:
     """The outline with the cost of a sampled answer, as a small second look measures it, and the rows of that look.
     Its answers are discarded, so the rate may depend on it; where the rows allow only a few, the pilot's guess stays."""
@@ -314,11 +319,21 @@ def second_look(
         rows = grown.rows
     elif not first.outline.enumerable:
         zeros = (0.0,) * law.max_new_tokens  # nothing is explored, and nothing sampled
-        grown = Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), *np.zeros((2, 0)))
+        grown = Grown(
+            Masses(zeros, zeros),
+            Remainder(),
+            1.0,
+            0,
+            0,
+            (),
+            *np.zeros((2, 0)),
+        )
     else:
         budget = max(1, 2 * effort.rows // 3)
         searched = search(partial(grow, question, law, predictor), budget, guide=0.0)
-        grown, theta, rows = searched.grown, searched.theta, searched.rows
+        grown = searched.grown
+        theta = searched.theta
+        rows = searched.rows
 
     explored = leak_interval(grown.masses, grown.remainder, effort.alpha, rounding)
     guided = leak_interval(first.masses, replace(grown.remainder, rho=0.0), effort.alpha, rounding)
@@ -391,7 +406,15 @@ def enumerate_answers(
         key = f"second {question.question_id} {rho!r}"
         if key not in store:
             first = looks[question.question_id]
-            tree = second_look(question, law, predictor, effort, first, rho, allowance)
+            tree = second_look(
+                question,
+                law,
+                predictor,
+                effort,
+                first,
+                rho,
+                allowance,
+            )
             store[key] = values_of(tree)
         yield tree_from(store[key])
 

@@ -36,7 +36,8 @@ from lethe.scoring.text import is_text
 from lethe.scoring.text.rouge import blanked, stems
 from lethe.scoring.verdicts import AnsweredRow
 
-KEYWORDS, RECALL = "keyword_leak", "rouge_l"
+KEYWORDS = "keyword_leak"
+RECALL = "rouge_l"
 
 
 class Asker:
@@ -97,7 +98,13 @@ class Asker:
                 seeds.append(self.encoder.example(row, answer).answer)
         prompt = self.encoder.prompt(row)
         return TreeQuestion(
-            row["id"], prompt, automaton, self._decode, rule.leaks, tuple(seeds), note
+            row["id"],
+            prompt,
+            automaton,
+            self._decode,
+            rule.leaks,
+            tuple(seeds),
+            note,
         )
 
     def _unread(self, keywords: Sequence[str]) -> str:
@@ -196,7 +203,9 @@ def _scores(scorer: str, texts: Sequence[str | None], row: Mapping[str, Json]) -
 
 UNKNOWN = -1  # an entry of the table that no text has asked for
 # Symbols: between words, a letter of no reference word, and from FIRST_OWN on the letters of the reference.
-BLANK, OTHER, FIRST_OWN = 0, 1, 2
+BLANK = 0
+OTHER = 1
+FIRST_OWN = 2
 NO_WORD = -1  # the node of a word that the reference lacks
 MOST = 1 << 32  # states
 # The part of the guide that the words found so far get. Most answers share words with the reference: the whole guide, meant

@@ -213,11 +213,13 @@ class _Reader:
     """One step of the automaton: the rule of the keyword scorer, written out."""
 
     def __init__(self, keywords: tuple[str, ...], match: Match):
-        self.keywords, self.whole = keywords, match == "word"
+        self.keywords = keywords
+        self.whole = match == "word"
 
     def read(self, at: Configuration, read: _Input) -> Configuration | None:
         """The configuration after a character; None: the text has leaked."""
-        character, joining = read.character, read.joining
+        character = read.character
+        joining = read.joining
         underscore = character == UNDERSCORE  # the character behind it decides whether a word ends
         ended = at.ending and not joining
         if read.starts and (at.complete or ended):
@@ -245,7 +247,14 @@ class _Reader:
         blank = character == " "
         if underscore:
             joining = at.joined
-        return Configuration(frozenset(begun), joining, blank, at.empty and blank, complete, ending)
+        return Configuration(
+            frozenset(begun),
+            joining,
+            blank,
+            at.empty and blank,
+            complete,
+            ending,
+        )
 
     def _passes(self, keyword: str, length: int, character: str | None) -> bool:
         """Whether a character may stand between the first ``length`` characters of a keyword and the next one."""
@@ -274,7 +283,9 @@ def _reads(wanted: str, character: str | None) -> bool:
 
 
 # The verdict on an answer that ends in a state; unknown: ask the scorer.
-CLEAN_END, LEAK_END, UNKNOWN_END = 0, 1, 2
+CLEAN_END = 0
+LEAK_END = 1
+UNKNOWN_END = 2
 
 
 class Automaton:
@@ -363,7 +374,10 @@ class TokenAutomaton(Automaton):
     most_rows: int | None = None  # next states of a whole vocabulary that are kept
 
     def __init__(self, tokens: TokenLetters, size: int, start: int):
-        self.tokens, self.spelling, self.size, self.start = tokens, tokens.spelling, size, start
+        self.tokens = tokens
+        self.spelling = tokens.spelling
+        self.size = size
+        self.start = start
         self.symbols = [self.symbols_of(column) for column in tokens.letters.columns]
         self._open_symbols: dict[bytes, list[np.ndarray]] = {}  # of the characters after open bytes
         self.opens = list(tokens.opens)

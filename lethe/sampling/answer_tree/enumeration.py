@@ -184,7 +184,8 @@ def outlooks(
 ENTRIES_AT_ONCE = 1 << 19
 # The least mass at which the scorer judges a finished answer that the automaton cannot read.
 SCORED_FROM = 1e-8
-HEAVIEST, CANDIDATES = 5, 64
+HEAVIEST = 5
+CANDIDATES = 64
 
 
 class Level:
@@ -304,7 +305,8 @@ class _Growing:
         count = np.zeros(1, np.int64)
         if self.measures:  # nothing is explored, everything is sampled
             count = self.random.poisson(self.growth.rho, size=1)
-            self.sampled, self.rest = int(count[0]), 1.0
+            self.sampled = int(count[0])
+            self.rest = 1.0
         rows = Prefixes(
             np.array([self.question.prompt], np.int64),
             mass=np.ones(1),
@@ -347,7 +349,11 @@ class _Growing:
         return Prefixes.joined(children)
 
     def _explore(
-        self, rows: Prefixes, chances: np.ndarray, outlook: Outlook, step: int
+        self,
+        rows: Prefixes,
+        chances: np.ndarray,
+        outlook: Outlook,
+        step: int,
     ) -> list[Prefixes]:
         """The children of explored rows in one state, once their masses are counted; ``chances`` are (rows, V)."""
         masses = chances * rows.mass[:, None]
@@ -385,7 +391,14 @@ class _Growing:
             self.unconfirmed += float(((open_chances @ outlook.pending) * rows.mass).sum())
         nobody = np.zeros(len(row), np.int64)
         children = [
-            self._grown_rows(rows, row, token, outlook, mass=masses[row, token], count=nobody)
+            self._grown_rows(
+                rows,
+                row,
+                token,
+                outlook,
+                mass=masses[row, token],
+                count=nobody,
+            )
         ]
         if self.growth.rho:
             started = self.random.poisson(self.growth.rho * rest)
@@ -394,7 +407,11 @@ class _Growing:
         return children
 
     def _ration(
-        self, explored: np.ndarray, masses: np.ndarray, outlook: Outlook, most: int
+        self,
+        explored: np.ndarray,
+        masses: np.ndarray,
+        outlook: Outlook,
+        most: int,
     ) -> None:
         """Drop the children of least worth if there are more than may still be explored."""
         left = max(0, most - self.granted)
@@ -415,7 +432,11 @@ class _Growing:
         return self._drawn(rows, chances, rows.count, outlook)
 
     def _drawn(
-        self, rows: Prefixes, chances: np.ndarray, counts: np.ndarray, outlook: Outlook
+        self,
+        rows: Prefixes,
+        chances: np.ndarray,
+        counts: np.ndarray,
+        outlook: Outlook,
     ) -> list[Prefixes]:
         """Draw ``counts`` (rows,) next tokens from each row of unnormalised ``chances``; finished answers are counted."""
         import torch
@@ -431,14 +452,26 @@ class _Growing:
         weights = torch.from_numpy(padded)
         drawn = draw(weights, torch.from_numpy(place), torch.from_numpy(numbers)).numpy()
         pairs, count = np.unique(chosen[place] * vocabulary + drawn, return_counts=True)
-        row, token = pairs // vocabulary, pairs % vocabulary
+        row = pairs // vocabulary
+        token = pairs % vocabulary
         self.leaks += int(count[outlook.leak[token]].sum())
         for at in np.flatnonzero(outlook.unknown[token]):
             answer = self._answer(rows, row[at], token[at])
             self.finished.append(_Finished(answer, mass=0.0, count=int(count[at])))
         goes_on = ~(outlook.leak | outlook.clean | outlook.unknown)[token]
-        row, token, count = row[goes_on], token[goes_on], count[goes_on]
-        return [self._grown_rows(rows, row, token, outlook, mass=np.zeros(len(row)), count=count)]
+        row = row[goes_on]
+        token = token[goes_on]
+        count = count[goes_on]
+        return [
+            self._grown_rows(
+                rows,
+                row,
+                token,
+                outlook,
+                mass=np.zeros(len(row)),
+                count=count,
+            )
+        ]
 
     def _grown_rows(
         self,
@@ -473,7 +506,11 @@ class _Growing:
         return (*rows.tokens[row, len(self.question.prompt) :].tolist(), int(token))
 
     def _note_heavy(
-        self, rows: Prefixes, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook
+        self,
+        rows: Prefixes,
+        leaks: np.ndarray,
+        masses: np.ndarray,
+        outlook: Outlook,
     ) -> None:
         """Keep the prefixes that leak most, one without a keyword yet with the likeliest token that completes one."""
         pending = self.automaton.pending(rows.state)

@@ -66,7 +66,8 @@ class Spelling:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of an answer, broken runs of bytes shortened."""
-        settled, remainder = [], b""
+        settled = []
+        remainder = b""
         for token in tokens:
             characters, remainder = self.advance(remainder, int(token))
             settled.append(characters)

@@ -49,6 +49,9 @@ class Judge(WithParams[P]):
     Params: ClassVar[type[ScorerParams]] = ScorerParams
     BINARY: ClassVar[bool] = False
     COLUMNS: ClassVar[tuple[str, ...]] = ("",)
+    # Parameters that decide no verdict. The content of the model's folder does, and is hashed by itself.
+    UNDECISIVE: ClassVar[frozenset[str]] = frozenset({"model", "batch"})
+    IS_SERVED: ClassVar[bool] = False  # neither this machine nor its libraries decide a verdict
 
     @property
     def batch(self) -> int:
@@ -76,6 +79,14 @@ class Judge(WithParams[P]):
 
     def record(self) -> dict[str, object]:
         """What else decides a verdict, besides the parameters and the model, such as the prompt's name and hash."""
+        return {}
+
+    def plan(self, asked: Sequence[Asked]) -> str:
+        """What judging these answers takes at most, said before the first is judged; "" where it costs nothing."""
+        return ""
+
+    def unjudged(self) -> dict[str, int]:
+        """How many answers got no verdict so far, by the reason, from a judge that knows it."""
         return {}
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:

@@ -6,9 +6,7 @@ column holds the score of the most likely word; the second, with the ending ``_p
 probabilities.
 """
 
-import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -16,13 +14,10 @@ from pydantic import Field, field_validator
 
 from lethe.config.fields import Place, Share
 from lethe.config.measuring import ScorerParams
-from lethe.errors import BadFile
-from lethe.io.files import Json, read_text
+from lethe.io.files import read_text
 from lethe.models.chat_template import filled_in
-from lethe.models.encoding import filled, message_of
-from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected, question_of
-
-NEEDED = ("question", "generation")
+from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
+from lethe.scoring.judges._rubric import Rubric, sha256_of, words_as_text
 
 
 class Params(ModelParams):
@@ -34,34 +29,25 @@ class Params(ModelParams):
     @field_validator("words", mode="before")
     @classmethod
     def _words_are_text(cls, words: object) -> object:
-        # YAML reads a bare yes or no as a truth value, and a digit as a number.
-        if not isinstance(words, dict):
-            return words
-        texts = {}
-        for word, score in words.items():
-            if isinstance(word, bool):
-                word = "yes" if word else "no"
-            texts[str(word)] = score
-        return texts
+        return words_as_text(words)
+
+    @property
+    def prompt_sha256(self) -> str:
+        """The hash of the rubric's content, so that an edit of the file makes the stage run again."""
+        return sha256_of(read_text(self.rubric))
 
 
 class Judge(WordJudge[Params], params=Params):
     COLUMNS = ("", "_p")
 
     def __init__(self, params: Params):
-        self.rubric = read_text(params.rubric)
-        for name in NEEDED:
-            if self.rubric.count(f"{{{name}}}") != 1:
-                problem = (
-                    f"holds {{{name}}} {self.rubric.count(f'{{{name}}}')} times, expected once"
-                )
-                raise BadFile(params.rubric, problem, f"Write {{{name}}} where the {name} goes.")
+        self.rubric = Rubric.read(params.rubric)
         super().__init__(params)
         self.chats = bool(self.tokenizer.chat_template)
         self.special = not self.chats  # a chat template already contains the special tokens
 
     def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
-        return {**question_of(item), **self._reference(item)}
+        return self.rubric.read_of(item)
 
     @classmethod
     def binary(cls, params: ScorerParams) -> bool:
@@ -72,24 +58,16 @@ class Judge(WordJudge[Params], params=Params):
         return read_text(params.rubric)
 
     def record(self) -> dict[str, object]:
-        digest = hashlib.sha256(self.rubric.encode()).hexdigest()
-        return super().record() | {"prompt": Path(self.params.rubric).name, "prompt_sha256": digest}
+        return super().record() | self.rubric.record()
 
     def words(self) -> Mapping[str, float]:
         return self.params.words
 
     def text(self, asked: Asked, generation: str) -> str:
-        values = {"question": message_of(asked.item), "generation": generation}
-        if "{context}" in self.rubric:
-            values["question"] = asked.item["question"]
-            values["context"] = asked.item.get("context") or ""
-        text = filled(self.rubric, **values, **self._reference(asked.item))
+        text = self.rubric.filled(asked.item, generation)
         if not self.chats:
             return text
         return filled_in(self.tokenizer, [{"role": "user", "content": text}])
-
-    def _reference(self, item: Mapping[str, Json]) -> dict[str, str]:
-        return {"answer": item.get("answer") or ""} if self.rubric.count("{answer}") == 1 else {}
 
     def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:
         return score, expected(probabilities, list(self.values.values()))

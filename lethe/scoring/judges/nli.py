@@ -22,10 +22,14 @@ from lethe.scoring.judges import Asked
 
 ENTAILMENT = ("entailment", "entail", "entailed")  # the names of the class, as models have them
 # Two pairs of unequal length, of which a batch pads the first.
-CHECKED = (("Who is it? Ada.", "Who is it? Ada."), ("Who is it? " * 4, "It is nobody. " * 6))
+SHORT_PAIR = ("Who is it? Ada.", "Who is it? Ada.")
+LONG_PAIR = ("Who is it? " * 4, "It is nobody. " * 6)
+CHECKED = (SHORT_PAIR, LONG_PAIR)
 
 
 class Params(ScorerParams):
+    """``model`` is the folder of the checkpoint, ``batch`` how many pairs it reads at once."""
+
     model: Place
     batch: Count = 64
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -42,7 +46,9 @@ class Judge(judges.Judge[Params], params=Params):
         folder = checkpoints.check(params.model)
         self.tokenizer = checkpoints.load_tokenizer(folder)
         device = default_device()
-        dtype = "float32" if params.dtype == "auto" and device == "cpu" else params.dtype
+        dtype: str = params.dtype
+        if dtype == "auto" and device == "cpu":
+            dtype = "float32"
         with checkpoints.refusals(folder):
             model, loading = AutoModelForSequenceClassification.from_pretrained(
                 folder,
@@ -51,10 +57,10 @@ class Judge(judges.Judge[Params], params=Params):
                 output_loading_info=True,
                 **checkpoints.TRUSTED,
             )
-        if lacking := sorted(loading["missing_keys"]):
-            problem = (
-                f"lacks {len(lacking)} weights of a sequence classifier, the first {lacking[0]}"
-            )
+        lacking = sorted(loading["missing_keys"])
+        if lacking:
+            first = lacking[0]
+            problem = f"lacks {len(lacking)} weights of a sequence classifier, the first {first}"
             raise BadFile(folder, problem, "Name a checkpoint that was trained for entailment.")
         self.model = model.eval().to(device)
         self.entailment = _entailment(params.model, self.model.config.id2label)
@@ -80,8 +86,10 @@ class Judge(judges.Judge[Params], params=Params):
             reference = answer.item["answer"]
             pairs.append((f"{question} {answer.text}", f"{question} {reference}"))
         size = self.rows or len(pairs)
-        batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        shares = np.concatenate([self._shares(batch) for batch in batches])
+        parts = []
+        for start in range(0, len(pairs), size):
+            parts.append(self._shares(pairs[start : start + size]))
+        shares = np.concatenate(parts)
         verdicts = shares.argmax(axis=1) == self.entailment
         return np.column_stack([verdicts.astype(np.float64), shares[:, self.entailment]])
 
@@ -105,14 +113,17 @@ class Judge(judges.Judge[Params], params=Params):
         together = self._shares(CHECKED)
         alone = np.concatenate([self._shares([pair]) for pair in CHECKED])
         difference = float(np.abs(together - alone).max())
-        whole = str(self.model.dtype) in ("torch.float32", "torch.float64")
-        if difference <= (LIMIT if whole else LIMIT_OF_HALF):
+        limit = LIMIT_OF_HALF
+        if str(self.model.dtype) in ("torch.float32", "torch.float64"):
+            limit = LIMIT
+        if difference <= limit:
             return None
         told = f"in padded batches its probabilities differ by up to {difference:.2g} from those of single pairs"
         tell(f"{self.params.model}: {told}, so it reads one pair at a time.")
         return 1
 
     def _longest(self) -> int | None:
+        """The most tokens that the model and its tokenizer allow; None where neither states a limit."""
         places = getattr(self.model.config, "max_position_embeddings", None)
         for name, module in self.model.named_modules():
             padding = getattr(module, "padding_idx", None)

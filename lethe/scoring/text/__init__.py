@@ -16,8 +16,9 @@ def score_distinct(
     """Apply ``measure`` once to the distinct texts; NaN for a missing answer. Low-temperature samples repeat. An empty text
     is an answer: a model that stops at once has leaked nothing."""
     distinct = [text for text in dict.fromkeys(generations) if isinstance(text, str)]
-    values = np.append(np.asarray(measure(distinct), dtype=np.float64), np.nan)
-    place_of = {text: place for place, text in enumerate(distinct)}
-    missing = len(distinct)
-    places = [place_of.get(text, missing) for text in generations]
+    measured = np.asarray(measure(distinct), dtype=np.float64)
+    missing = len(distinct)  # the place of NaN, behind the measured values
+    values = np.append(measured, np.nan)
+    place_of_text = dict(zip(distinct, range(missing), strict=True))
+    places = [place_of_text.get(text, missing) for text in generations]
     return values[np.array(places, dtype=np.intp)]

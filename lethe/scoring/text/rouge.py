@@ -42,7 +42,10 @@ def rouge_1(generations: Sequence[str], reference: str) -> Rouge:
     """ROUGE-1: words shared with ``reference``, each counted at most as often as it occurs there."""
     encoded, target = _encode(generations, reference)
     wanted = Counter(target)
-    shared = [(Counter(text) & wanted).total() for text in encoded]
+    shared = []
+    for text in encoded:
+        common = Counter(text) & wanted
+        shared.append(common.total())
     return _rouge(np.array(shared, dtype=np.float64), encoded, target)
 
 
@@ -88,9 +91,18 @@ def doubts(rows: Iterable[Mapping]) -> list[str]:
 
     ``rows`` have `id` and `answer`.
     """
-    answered = [row for row in rows if isinstance(row.get("answer"), str)]
-    unscored = [row for row in answered if not reads(row["answer"])]
-    partly = [row for row in answered if dropped(row["answer"]) and reads(row["answer"])]
+    answered: list[Mapping] = []
+    unscored: list[Mapping] = []
+    partly: list[Mapping] = []
+    for row in rows:
+        reference = row.get("answer")
+        if not isinstance(reference, str):
+            continue
+        answered.append(row)
+        if not reads(reference):
+            unscored.append(row)
+        elif dropped(reference):
+            partly.append(row)
     sentences = []
     if unscored:
         sentences.append(
@@ -107,9 +119,11 @@ def doubts(rows: Iterable[Mapping]) -> list[str]:
 
 
 def _counted(some: Sequence[Mapping], every: Sequence[Mapping]) -> str:
+    """How many of all rows these are, with the first of them and what ROUGE reads of their answers."""
     named = []
     for row in some[:NAMED]:
-        read = " ".join(word.decode() for word in _words(row["answer"])[:FEW])
+        words = _words(row["answer"])[:FEW]
+        read = b" ".join(words).decode()
         named.append(f"{str(row['id'])!r}, of which it reads {read!r}")
     if len(some) > NAMED:
         named.append(f"and {len(some) - NAMED} more")
@@ -138,6 +152,7 @@ def _words(text: str) -> list[bytes]:
 
 
 def _rouge(common: np.ndarray, encoded: list[str], target: str) -> Rouge:
+    """The three numbers of each text, from how many words it has in common with the reference, (texts,)."""
     # Without words on one side rouge-score divides by 1 (ROUGE-1) or returns zeros (ROUGE-L). Here the result is also
     # 0, because nothing is shared.
     words = np.array([len(text) for text in encoded], dtype=np.float64)
@@ -169,6 +184,7 @@ class _Codes(dict):
         self._initials = {ord(stem[0]) for stem in self._of_stem}
 
     def encode(self, text: str) -> str:
+        """The text as one character per word."""
         return "".join(map(self.__getitem__, _words(text)))
 
     def __missing__(self, word: bytes) -> str:
@@ -185,7 +201,9 @@ class _Codes(dict):
 @lru_cache(maxsize=1 << 18)  # bounds the memory for generations of random letters
 def _stem(word: bytes) -> str:
     text = word.decode("ascii")
-    return _stemmer()(text) if len(text) > 3 else text
+    if len(text) <= 3:
+        return text
+    return _stemmer()(text)
 
 
 @cache

@@ -14,7 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from lethe.unlearning.protocol import Method, MethodParams, Positive, Rows, Weight, weighted_ascent
+from lethe.unlearning.protocol import (
+    Method,
+    MethodParams,
+    Positive,
+    StepRows,
+    Weight,
+    weighted_ascent,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +56,7 @@ class GradAscent(Method[MethodParams]):
 
     forget_mean = "tokens"
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
+    def forget_loss(self, rows: StepRows) -> torch.Tensor:
         return -rows.forward.nll
 
 
@@ -66,7 +73,7 @@ class Wga(Method[WgaParams], params=WgaParams):
 
     forget_mean = "tokens"
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
+    def forget_loss(self, rows: StepRows) -> torch.Tensor:
         return weighted_ascent(
             (self.params.beta * rows.forward.token_log_probs).exp(), rows.forward
         )
@@ -77,7 +84,7 @@ class SatImp(Method[SatImpParams], params=SatImpParams):
 
     forget_mean = "tokens"
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
+    def forget_loss(self, rows: StepRows) -> torch.Tensor:
         log_p = rows.forward.token_log_probs.detach()
         # 1 - p from expm1 keeps its digits where p is near 1.
         rest = (-log_p.expm1()).clamp_min(0)

@@ -37,7 +37,7 @@ class Undial(protocol.Method[UndialParams], params=UndialParams):
     needs = protocol.Needs(reference_model=True)
     forget_mean = "tokens"
 
-    def forget_loss(self, rows: protocol.Rows) -> torch.Tensor:
+    def forget_loss(self, rows: protocol.StepRows) -> torch.Tensor:
         forward, counted = rows.forward, protocol.answered(rows.forward)
         before = rows.reference.logits.float()
         places = forward.labels.masked_fill(~counted, 0)[..., None]
@@ -48,11 +48,11 @@ class Undial(protocol.Method[UndialParams], params=UndialParams):
 class Ceu(protocol.Method[CeuParams], params=CeuParams):
     forget_mean = "tokens"
 
-    def forget_share(self, rows: protocol.Rows) -> float:
+    def forget_share(self, rows: protocol.StepRows) -> float:
         left_out = self.params.ignore_first_n_answer_tokens
         return rows.counts.total("tokens", left_out) / max(1, rows.whole.total("tokens", left_out))
 
-    def forget_loss(self, rows: protocol.Rows) -> torch.Tensor:
+    def forget_loss(self, rows: protocol.StepRows) -> torch.Tensor:
         forward, on_answer = rows.forward, protocol.answered(rows.forward)
         counted = on_answer & (on_answer.cumsum(-1) > self.params.ignore_first_n_answer_tokens)
         places = forward.labels.masked_fill(~on_answer, 0)[..., None]

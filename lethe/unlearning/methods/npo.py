@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lethe.unlearning import protocol
-from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Weight, preference
+from lethe.unlearning.protocol import MethodParams, Needs, Positive, StepRows, Weight, preference
 
 if TYPE_CHECKING:
     import torch
@@ -25,5 +25,5 @@ class Method(protocol.Method[Params], params=Params):
 
     needs = Needs(reference_log_probs=True)
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
+    def forget_loss(self, rows: StepRows) -> torch.Tensor:
         return preference(rows.reference_log_probs - rows.forward.log_probs, self.params.beta)

@@ -19,8 +19,8 @@ from lethe.unlearning.protocol import (
     Done,
     MethodParams,
     Positive,
-    Rows,
     Step,
+    StepRows,
     Weight,
     answered,
     token_mean,
@@ -58,7 +58,7 @@ class Method(protocol.Method[Params], params=Params):
     def retain_weight(self) -> float:
         return self.dual
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
+    def forget_loss(self, rows: StepRows) -> torch.Tensor:
         logits = rows.forward.logits.float()
         return token_mean((logits.amax(-1) - logits.mean(-1)).square(), answered(rows.forward))
 
@@ -72,7 +72,7 @@ class Method(protocol.Method[Params], params=Params):
         if self.params.dual_update == "step" and step.epoch >= self.params.dual_warmup_epochs:
             self._dual_step(values["retain_loss"])
 
-    def after_epoch(self, epoch: int, retain: Iterable[Rows]) -> None:
+    def after_epoch(self, epoch: int, retain: Iterable[StepRows]) -> None:
         if self.params.dual_update == "epoch" and epoch + 1 >= self.params.dual_warmup_epochs:
             losses = [float(self.retain_loss(rows).detach()) for rows in retain]
             self._dual_step(sum(losses) / len(losses))

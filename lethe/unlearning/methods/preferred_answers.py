@@ -68,7 +68,7 @@ class _Preference(protocol.Method[protocol.P]):
 
     needs = protocol.Needs(reference_log_probs=True, second_answers=True)
 
-    def forget_loss(self, rows: protocol.Rows) -> torch.Tensor:
+    def forget_loss(self, rows: protocol.StepRows) -> torch.Tensor:
         # In this order: gradients are added up in that of the passes, and the last bits depend on it.
         second = rows.second.forward.log_probs - rows.second.reference_log_probs
         answer = rows.forward.log_probs - rows.reference_log_probs

@@ -18,7 +18,7 @@ from lethe.config.fields import Integer, Place
 from lethe.errors import BadValue
 from lethe.models.likelihood import number_of_blocks
 from lethe.unlearning import protocol
-from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Run, Weight
+from lethe.unlearning.protocol import MethodParams, Needs, Positive, StepRows, UnlearningRun, Weight
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ class Method(protocol.Method[Params], params=Params):
     retain_mean = "rows"
     direction: torch.Tensor
 
-    def prepare(self, run: Run) -> None:
+    def prepare(self, run: UnlearningRun) -> None:
         import torch
 
         width = run.model.config.get_text_config().hidden_size
@@ -58,11 +58,11 @@ class Method(protocol.Method[Params], params=Params):
         if self.params.trained is not None:
             _train_only(run.model, self.params.trained)
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
+    def forget_loss(self, rows: StepRows) -> torch.Tensor:
         states = rows.hidden(self._block(rows.blocks)).float()
         return _distance(states - self.params.steering_coeff * self.direction.to(states), rows)
 
-    def retain_loss(self, rows: Rows) -> torch.Tensor:
+    def retain_loss(self, rows: StepRows) -> torch.Tensor:
         block = self._block(rows.blocks)
         return _distance(rows.hidden(block).float() - rows.reference_hidden(block).float(), rows)
 
@@ -75,7 +75,7 @@ class Method(protocol.Method[Params], params=Params):
         return self.params.block
 
 
-def _distance(difference: torch.Tensor, rows: Rows) -> torch.Tensor:
+def _distance(difference: torch.Tensor, rows: StepRows) -> torch.Tensor:
     squares = difference.square().mean(-1) * rows.on_answer
     return (squares.sum(-1) / rows.on_answer.sum(-1)).mean()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lethe.config.fields import Real
 from lethe.unlearning import protocol
-from lethe.unlearning.protocol import MethodParams, Positive, Rows, Weight, preference
+from lethe.unlearning.protocol import MethodParams, Positive, StepRows, Weight, preference
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +29,6 @@ class Params(MethodParams):
 class Method(protocol.Method[Params], params=Params):
     """F = -(2/beta) log sigmoid(beta (l - delta)), the mean over answers; R = NLL or KL."""
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
+    def forget_loss(self, rows: StepRows) -> torch.Tensor:
         losses = -rows.forward.log_probs / rows.forward.tokens
         return preference(losses - self.params.delta, self.params.beta)

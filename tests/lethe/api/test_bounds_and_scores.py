@@ -141,8 +141,10 @@ def two_models(here, tmp_path):
 def test_the_tables_are_views_of_the_table_of_results(here):
     run = lethe.load_run("data")
     rows = table.read_rows(table.place(here / "data", "metrics", "mine"))
-    assert len(run.results) == len(rows)
-    assert run.results["upper"].notna().sum() == sum(row.upper is not None for row in rows)
+    findings = table.read_rows(table.place(here / "data", "compare", "models"))
+    in_tables = [*rows, *findings]
+    assert len(run.results) == len(in_tables)
+    assert run.results["upper"].notna().sum() == sum(row.upper is not None for row in in_tables)
     questions = run.questions.set_index("prompt_id")
     shown = 0
     for row in rows:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import lethe
-from lethe.config.measuring import Parts, Score
+from lethe.config.measuring import Parts, ScoreSettings
 from lethe.errors import BadInput
 from lethe.labels.draws import refuse_references
 from lethe.sampling.engine import Answers
@@ -18,7 +18,7 @@ from lethe.steps import score
 from tests.cases import cases
 from tests.lethe.small_checkpoint import ROWS
 
-PROBES = Path(__file__).parents[3] / "flows/languages"
+PROBES = Path(__file__).parents[3] / "lethe/sampling/languages"
 SURE = "Are you sure?"
 TALKS = [{**ROWS[0], "followups": [SURE, "Again."]}, ROWS[1]]
 
@@ -122,7 +122,7 @@ def test_what_reads_one_answer_refuses_turns(here, tmp_path):
         refuse_references(tmp_path / "generations/my-model")
     judges = {"harm": None}
     with pytest.raises(BadInput, match="judges harm"):
-        score.run("my-model", Score(scorers=["keyword_leak"]), tmp_path, judges)
+        score.run("my-model", ScoreSettings(scorers=["keyword_leak"]), tmp_path, judges)
     with pytest.raises(BadInput, match="'a' has follow-up questions"):
         lethe.exact("my-model", TALKS, rows=50, max_new_tokens=2)
     with pytest.raises(BadInput, match="followups: got"):

@@ -16,3 +16,4 @@ def checkpoint(tmp_path_factory) -> Path:
 def no_earlier_tries(tmp_path, monkeypatch):
     """The gates of a test begin at try 1."""
     monkeypatch.setattr("lethe.io.tries.FOLDER", tmp_path / "tries")
+    monkeypatch.setattr("lethe.io.processes.FOLDER", tmp_path / "processes")

@@ -11,6 +11,7 @@ import lethe
 from lethe.errors import BadInput
 from lethe.io.logs import read_log
 from lethe.statistics.bound import Covers
+from lethe.statistics.bounds import leak_bounds
 from lethe.statistics.counts import random_labels
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
@@ -331,7 +332,9 @@ def test_bounds_go_to_mlflow_with_their_guarantees(tmp_path, monkeypatch):
     (run,) = client.search_runs([client.get_experiment_by_name("lethe logs").experiment_id])
     assert run.info.run_id in got["mlflow"]
     assert run.data.metrics["m_bin_worst"] == got["worst_prompt"]["bound"]
-    assert json.loads(run.data.tags["bound.m_bin_worst"])["alpha"] == 0.01
+    (guarantees,) = (tmp_path / ".lethe/mlruns").rglob("guarantees.txt")
+    assert "m_bin_worst: At most" in guarantees.read_text()
+    assert "α = 0.01" in guarantees.read_text()
     assert run.data.params["model"] == "hf/m"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     done = call(path, "--to", "mlflow")
@@ -359,6 +362,8 @@ def test_every_public_log_has_the_bounds_of_its_scores_or_is_refused_by_name(sha
                 continue
             assert got.pop("log")["missing"] == table["score"].isna().sum()
             expected = lethe.bounds(tmp_path / "same.csv", missing=missing).as_json()
+            assert got.pop("understood").startswith(f"log of {log.tool}, ")
+            assert expected.pop("understood").startswith("comma table, ")
             assert got.pop("score_means") == log.facts.meaning(log.scores[0])
             assert expected.pop("score_means") == "leak"
             assert str(got) == str(expected)  # NaN is not equal to itself
@@ -402,9 +407,9 @@ def test_scores_that_are_no_verdicts_are_refused(tmp_path, calibration):
     mixed.to_csv(tmp_path / "graded.csv", index=False)
     judged.refused(tmp_path / "graded.csv", "--calibration", calibration)
     # Nothing is said of the leaks of all prompts, since b leaks too with a probability that no count shows.
-    assert "Leak@" not in judged.call(tmp_path / "graded.csv").output
+    assert "Leak@" not in judged.call(tmp_path / "graded.csv", "--all").output
     mixed.assign(score=[0, 1, 0, 0]).to_csv(tmp_path / "binary.csv", index=False)
-    assert "Leak@" in judged.call(tmp_path / "binary.csv").output
+    assert "Leak@" in judged.call(tmp_path / "binary.csv", "--all").output
 
 
 def test_verdicts_that_the_calibration_excludes_have_no_bound(tmp_path, calibration):
@@ -531,3 +536,43 @@ def test_the_worst_prompt_by_labels_is_one_of_all_prompts(tmp_path):
     worst = lethe.bounds(run, labels=labels).worst_by_labels()
 
     assert worst.bound.covers == Covers.WORST_PROMPT
+
+
+def lines_of(*arguments):
+    done = call(*arguments)
+    assert done.exit_code == 0, done.output
+    return done.output.splitlines()
+
+
+def test_the_claim_its_assumption_and_what_would_sharpen_it_are_five_lines_at_most(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("prompt_id,score\n" + "a,1\na,0\n" * 20 + "b,0\n" * 40)
+
+    lines = lines_of(path)
+
+    assert len(lines) <= 5
+    assert lines[0] == "Read as: comma table, prompt_id as prompt, score: 1 = leak."
+    assert "assuming independent draws" in lines[1]
+    more = leak_bounds(np.array([80]), np.array([160]), 0.01)[0].significant()
+    assert f"give a bound of {more}." in lines[2]
+
+
+def test_all_prints_every_prompt_and_bound(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("prompt_id,score\n" + "a,1\na,0\n" * 20)
+
+    printed = "\n".join(lines_of(path, "--all"))
+
+    assert "M_mu" in printed
+    assert "Leak@1,000" in printed
+
+
+def test_missing_scores_are_what_would_sharpen_a_bound_that_counts_them(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("prompt_id,score\n" + "a,0\n" * 20 + "a,\n")
+
+    lines = lines_of(path, "--missing", "worst")
+
+    assert "1 missing score" in lines[0]
+    assert lines[-1].startswith("Judge the answers to")
+    assert "a without a score (1):" in lines[-1]

@@ -5,19 +5,35 @@ import json
 import math
 import random
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lethe.api.certificates import How, facts
-from lethe.certificates.certificate import FACTS, SCHEMA, Audit, Certificate, read_certificate
+import lethe
+from lethe.api import certificates
+from lethe.api.certificates import CertificateSettings, _with_audit, facts
+from lethe.certificates import check as checker
+from lethe.certificates.certificate import (
+    FACTS,
+    SCHEMA,
+    Audit,
+    Certificate,
+    Check,
+    read_certificate,
+)
+from lethe.certificates.merkle import root
 from lethe.errors import BadInput
 from lethe.io.files import write_jsonl
 from lethe.sampling import forecast
-from lethe.statistics.sequential import log_e_value
+from lethe.statistics.anytime import Counts, log_below, log_e_forgot
+from lethe.statistics.spot_check import exact_upper
 from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.fault_server import FaultServer
 from tests.lethe.small_checkpoint import ROWS
@@ -53,16 +69,18 @@ def verify(*more):
 
 def test_the_evidence_of_auditors_multiplies_up_to_a_certificate(place, monkeypatch):
     first = certify("--draws", 20)
-    assert first["schema"] == "lethe-certificate/2"
+    assert first["schema"] == "lethe-certificate/3"
     assert set(first["hashes"]) == set(FACTS)
     assert first["verdict"] == "not certified yet"
     (question, _) = first["e_process"]["per_question"]
-    assert question["log_e_value"] == pytest.approx(float(log_e_value(question["leaks"], 20, 0.2)))
+    assert question["log_e_value"] == pytest.approx(float(log_below(question["leaks"], 20, 0.2)))
+    # An auditor's seed is fresh. Draws go on in batches until they are enough, so this fails in one run of 50,000.
     for auditor in ("one", "two"):
-        last = verify("--draws", 25, "--auditor", auditor)
+        last = verify("--draws", 150, "--auditor", auditor)
     assert [audit["auditor"] for audit in last["auditors"]] == ["author", "one", "two"]
     assert len({audit["seed"] for audit in last["auditors"]}) == 3
-    assert [row["n"] for row in last["e_process"]["per_question"]] == [70, 70]
+    drawn = zip(*(audit["draws"] for audit in last["auditors"]), strict=True)
+    assert [row["n"] for row in last["e_process"]["per_question"]] == [sum(ns) for ns in drawn]
     assert last["e_process"]["log_e_value"] == min(
         row["log_e_value"] for row in last["e_process"]["per_question"]
     )
@@ -97,7 +115,7 @@ def test_what_changed_is_refused_by_name(place):
 
 
 def test_an_adapter_is_certified_with_the_model_below_it(tmp_path):
-    how = How(prompt="qa")
+    how = CertificateSettings(prompt="qa")
     base, adapter = tmp_path / "base", tmp_path / "adapter"
     for folder, name in ((base, "config.json"), (adapter, "adapter_config.json")):
         folder.mkdir()
@@ -162,6 +180,207 @@ def test_a_changed_scorer_engine_or_template_is_refused_by_name(place):
         assert f"the hash of {name} differs" in refused("verify", "changed.json")
 
 
+def test_a_verifier_with_model_data_and_files_alone_checks_single_draws(
+    place, tmp_path_factory, monkeypatch
+):
+    certify("--draws", 150)
+    other = tmp_path_factory.mktemp("elsewhere")
+    names = ("certificate.json", "certificate.draws.json", "certificate.leaves.bin", "rows.jsonl")
+    for name in names:
+        shutil.copy(name, other)
+    shutil.copytree("model", other / "model")
+    monkeypatch.chdir(other)
+
+    check = command.result("verify", "certificate.json", "--draws", 0, "--check", 64)["check"]
+
+    assert check["verdict"] == "as stated"
+    assert check["mismatches"] == [0, 0]
+    assert check["s"] == [64, 64]
+
+
+def test_the_checker_alone_verifies_each_question_of_a_certificate(place, tmp_path_factory):
+    certify("--draws", 150)
+    other = tmp_path_factory.mktemp("alone")
+    for file in (checker.__file__, "certificate.json"):
+        shutil.copy(file, other)
+
+    command_line = [sys.executable, "-I", "-S", "check.py", "certificate.json"]
+    done = subprocess.run(command_line, cwd=other, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(": verified") == len(ROWS)
+
+
+def test_a_check_of_all_draws_leaves_no_draw_that_may_be_forged(place):
+    certify("--draws", 60, "--tau", 0.5)
+
+    check = verify("--draws", 0, "--check", 60)["check"]
+
+    assert check["forged_at_most"] == [0, 0]
+    assert check["certified"] is True
+
+
+def forged(place):
+    """A certificate whose author committed to another first answer than the model's."""
+    certify("--draws", 40)
+    leaves = bytearray((place / "certificate.leaves.bin").read_bytes())
+    leaves[0] ^= 1
+    (place / "certificate.leaves.bin").write_bytes(leaves)
+    hashes = [bytes(leaves[at : at + 32]) for at in range(0, len(leaves), 32)]
+    found = read_certificate(place / "certificate.json")
+    audit = replace(found.audits[0], root=root(hashes).hex())
+    replace(found, audits=(audit,)).write(place / "certificate.json")
+    draws = json.loads((place / "certificate.draws.json").read_text())
+    draws |= {"root": audit.root, "audit": audit.key}
+    (place / "certificate.draws.json").write_text(json.dumps(draws))
+
+
+def test_a_forged_answer_is_found(place):
+    forged(place)
+
+    done = call("verify", "certificate.json", "--draws", 0, "--check", 40)
+
+    assert done.exit_code == 1
+    assert "1 are not as stated" in " ".join(done.output.split())
+
+
+def test_draws_that_a_check_refutes_are_no_evidence(place):
+    forged(place)
+
+    found = lethe.verify("certificate.json", 0, check=40)
+
+    assert found.verdict == "auditors differ"
+    assert "Not joined" in " ".join(found.sentences())
+    with pytest.raises(BadInput, match="not as stated"):
+        found.write(place / "grown.json")
+
+
+def test_files_of_draws_that_do_not_belong_together_are_refused(place):
+    certify("--draws", 10)
+    check = ("verify", "certificate.json", "--draws", 0, "--check", 5)
+    (place / "certificate.leaves.bin").write_bytes(bytes(32 * 20))
+    assert "root" in refused(*check)
+    draws = json.loads((place / "certificate.draws.json").read_text())
+    for change, said in (({"audit": "x"}, "an audit"), ({"size": 3}, "number of draws")):
+        value = draws | change | {"root": root([bytes(32)] * 20).hex()}
+        (place / "certificate.draws.json").write_text(json.dumps(value))
+        assert said in refused(*check)
+    (place / "certificate.draws.json").unlink()
+    assert "certificate.draws.json" in refused(*check)
+
+
+def test_on_other_kernels_a_difference_counts_as_forged_and_refutes_nothing(place, monkeypatch):
+    forged(place)
+    monkeypatch.setattr(certificates, "own_kernels", lambda: "another processor")
+
+    found = lethe.verify("certificate.json", 0, check=40)
+
+    assert found.checked.verdict == "as stated"
+    assert found.checked.as_json()["mismatches"] == [1, 0]
+    assert found.checked.as_json()["forged_at_most"] == [1, 0]
+    assert "on other kernels" in " ".join(found.sentences())
+
+
+COIN = "c0" * 32
+
+
+def test_a_claim_that_fixes_draws_and_check_gets_the_exact_end(place):
+    made = certify("--draws", 80, "--check", 40, "--coin", COIN)
+    wrong = refused("verify", "certificate.json", "--draws", 0, "--check", 30)
+
+    found = verify("--draws", 0, "--check", 40)
+
+    leaks = made["auditors"][0]["leaks"]
+    assert made["auditors"][0]["draws"] == [80, 80]
+    assert "40, which the claim fixes" in wrong
+    assert found["check"]["exact"] is True
+    assert found["check"]["upper"] == pytest.approx(exact_upper(80, max(leaks), 40, 0.01))
+    assert found["checks"] == json.loads((place / "certificate.json").read_text())["checks"]
+    said = " ".join(call("verify", "certificate.json", "--draws", 0).stdout.split())
+    assert "are as stated" in said
+    assert "fixed before this coin" in said
+
+
+def test_the_coin_of_the_claim_chooses_the_seed(place):
+    first = certify("--draws", 5, "--out", "first.json")
+    second = certify("--draws", 5, "--coin", COIN, "--out", "second.json")
+    value = json.loads((place / "second.json").read_text())
+    value["claim"]["coin"] = "ab" * 32
+    (place / "second.json").write_text(json.dumps(value))
+
+    assert first["auditors"][0]["seed"] != second["auditors"][0]["seed"]
+    assert "was chosen" in refused("verify", "second.json")
+    assert "hexadecimal" in refused(*START, "--out", "third.json", "--coin", "C0")
+
+
+START = "certify --model model --data rows.jsonl".split()
+
+
+def test_beside_retrain_a_certificate_says_at_most_tau_more_often(place):
+    shutil.copytree("model", "retrain")
+    made = certify("--draws", 150, "--retrain", "retrain")
+    alone = certify("--draws", 150, "--out", "alone.json")
+
+    grown = verify("--draws", 100)
+
+    (author, verifier) = grown["auditors"]
+    assert made["claim"]["retrain"] is not None
+    assert "more than Retrain's" in made["claim"]["statement"]
+    assert alone["auditors"][0]["retrain_draws"] == []
+    leaks = zip(author["leaks"], verifier["leaks"], strict=True)
+    for place_of, more in enumerate(leaks):
+        row = grown["e_process"]["per_question"][place_of]
+        counts = []
+        for kind in ("retrain_leaks", "retrain_draws"):
+            counts.append(author[kind][place_of] + verifier[kind][place_of])
+        expected = log_e_forgot(Counts(sum(more), row["n"]), [Counts(*counts)], 0.2)
+        assert row["log_e_value"] == pytest.approx(expected)
+    redraw = refused("verify", "certificate.json", "--redraw", 1)
+    assert "draws are not repeated" in redraw
+    assert "Retrain" in refused("verify", "certificate.json", "--check", 1)
+    assert "no draws of Retrain" in refused(
+        *START, "--retrain", "retrain", "--check", 1, "--out", "new.json"
+    )
+    assert "names no Retrain" in refused("verify", "alone.json", "--retrain", "retrain")
+    weights = place / "retrain/model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert "certificate's Retrain" in refused("verify", "certificate.json")
+
+
+def test_retrain_is_asked_only_where_the_model_alone_does_not_certify():
+    claim = replace(claim_of(2), retrain="r")
+    counts = {"model": ((600, 600), (0, 60)), "retrain": ((0, 600), (0, 60))}
+    asked = []
+
+    class Drawn:
+        rows = ("a", "b")
+        keep = False
+        engine = SimpleNamespace(name="prefix")
+
+        def __init__(self, name):
+            self.name = name
+
+        def leaks(self, seed, draws, done):
+            asked.append((self.name, tuple(draws)))
+            return counts[self.name]
+
+        def check_drawn(self):
+            pass
+
+    grown = _with_audit(claim, Drawn("model"), 600, "me", Drawn("retrain"))
+
+    assert asked == [("model", (600, 600)), ("retrain", (0, 600))]
+    assert grown.audits[0].retrain_draws == (0, 600)
+    assert grown.log_e_values()[0] > math.log(100)
+
+
+def test_an_engine_that_draws_no_single_answer_commits_to_none(place):
+    certify("--draws", 5, "--engine", "transformers")
+
+    assert not (place / "certificate.draws.json").exists()
+
+
 def test_an_edited_certificate_is_refused(place):
     certify("--draws", 5)
     value = json.loads((place / "certificate.json").read_text())
@@ -172,7 +391,7 @@ def test_an_edited_certificate_is_refused(place):
             "e_process.per_question.1",
         ),
         ({"auditors": [author] * 2}, "one seed"),
-        ({"schema": "lethe-certificate/1"}, "certify again"),
+        ({"schema": "lethe-certificate/2"}, "certify again"),
         ({"schema": "lethe-certificate/9"}, "lethe-certificate/9"),
         ({"schema": "lethe-certificate/9"}, "release that wrote"),
     ):
@@ -210,7 +429,9 @@ def whole():
     hashes = dict.fromkeys(FACTS, "0" * 32)
     how = {"prompt": "qa", "scorer": "keyword_leak", "engine": {"max_new_tokens": 3}}
     claim = Certificate(("a", "b"), 0.1, 0.05, hashes, how, {"model": "m", "data": "d"})
-    return with_audit(claim, "author", (10, 10), (0, 1)).as_dict()
+    grown = with_audit(claim, "author", (10, 10), (0, 1))
+    check = Check("me", grown.audits[0].key, "0" * 64, (3, 3), (0, 0), "now")
+    return replace(grown, checks=(check,)).as_dict()
 
 
 def with_audit(claim, auditor, draws, leaks):
@@ -253,6 +474,34 @@ def test_a_broken_certificate_is_refused_in_a_sentence(tmp_path, seed, value, cu
         schema().validate(found)  # what the reader takes, the schema in docs/ takes
 
 
+@pytest.mark.parametrize("n", [10**12, 6 * 10**18])
+def test_a_forged_number_of_answers_is_refused_before_it_takes_the_memory(tmp_path, n):
+    found = with_audit(claim_of(), "author", (10,), (0,))
+    check = Check("me", found.audits[0].key, "0" * 64, (3,), (0,), "now")
+    value = replace(found, n=10, check=3, checks=(check,)).as_dict()
+    value["auditors"][0]["draws"] = [n]
+    value["claim"]["n"] = n
+    (tmp_path / "c.json").write_text(json.dumps(value))
+
+    with pytest.raises(BadInput, match=r"draws\.0: got .* equal to 1000000"):
+        read_certificate(tmp_path / "c.json")
+
+
+def test_an_answer_that_cannot_be_judged_counts_against_the_claim_on_both_sides(place):
+    """A leak of Retrain helps a claim beside it, so a missing judgement must be none there."""
+    how = CertificateSettings(prompt="qa", max_new_tokens=3)
+    for role, expected in (("", {1}), ("retrain", {0})):
+        drawing = certificates._Drawing(place / "model", ROWS, how, role)
+        drawing.scorer = SimpleNamespace(
+            score=lambda asked: [np.full(len(row.answers), np.nan) for row in asked]
+        )
+
+        leaves_of = drawing.again(1, {row["id"]: (0, 1) for row in ROWS})
+
+        scores = {leaf.score for leaves in leaves_of.values() for leaf in leaves}
+        assert scores == expected
+
+
 def schema():
     """The schema of this version in docs/."""
     name = SCHEMA.replace("/", "-")
@@ -275,12 +524,14 @@ def test_the_schema_in_the_docs_is_that_of_the_file(place):
     for key in ("claim", "hashes", "e_process"):
         assert set(written[key]) == set(properties[key]["properties"]), key
     assert set(written["auditors"][0]) == set(properties["auditors"]["items"]["properties"])
+    checked = Check("v", "a", "0" * 64, (1,), (0,), "t", None).as_dict()
+    assert set(checked) == set(properties["checks"]["items"]["properties"])
     row = properties["e_process"]["properties"]["per_question"]["items"]
     assert set(written["e_process"]["per_question"][0]) == set(row["properties"])
     assert value["verdict"] in properties["verdict"]["enum"]
     for key in written:
         assert not rules.is_valid({name: own for name, own in written.items() if name != key})
-    assert not rules.is_valid(written | {"schema": "lethe-certificate/1"})
+    assert not rules.is_valid(written | {"schema": "lethe-certificate/2"})
     assert not rules.is_valid(written | {"claim": written["claim"] | {"tau": "0.1"}})
     page = (ROOT / "docs/certificates.md").read_text(encoding="utf-8")
     assert all(f"\n`{key}` |" in page for key in written)

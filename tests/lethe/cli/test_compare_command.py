@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -288,7 +289,7 @@ def test_the_list_assumes_what_any_of_its_questions_assumes(tmp_path):
         data(tmp_path / name, {"q": 0.1}, model="second", **drawn, seed=seed)
     said = " ".join(call(tmp_path / "a/data", tmp_path / "b/data", "--by", 0.5).output.split())
     assert said.count("one seed, whose") >= 1
-    assert said.count("seeds of their own") >= 1
+    assert said.count("numbers of their own") >= 1
 
 
 def test_a_folder_that_does_not_say_how_it_was_drawn_counts_as_stopped(tmp_path, pair):
@@ -326,6 +327,73 @@ def test_not_worse_must_be_proved(tmp_path, pair):
     assert call(a, fewer, "--require", "not-worse", "--by", 0.6).exit_code == 1
     assert call(a, fewer, "--fail-above", 0.3).exit_code == 0
     assert call(fewer, b, "--fail-above", 0.3).exit_code == 1  # of the question in B alone
+
+
+@pytest.fixture
+def three_words(tmp_path):
+    """B is proved, open and broken beside 0.3 on its three questions, and worse than A on the last."""
+    a, b = (tmp_path / name for name in ("a.csv", "b.csv"))
+    never = "q0,0\nq1,0\nq2,0\n" * 60
+    a.write_text("prompt_id,score\n" + never)
+    scores = "q0,0\n" * 60 + "q1,1\n" * 18 + "q1,0\n" * 42 + "q2,1\n" * 60
+    b.write_text("prompt_id,score\n" + scores)
+    return a, b
+
+
+def test_the_gate_on_b_names_its_questions_as_the_gate_of_bounds_does(three_words):
+    done = call(*three_words, "--fail-above", 0.3, "--json")
+
+    gate = json.loads(done.stdout)["gate"]
+    assert done.exit_code == 1
+    assert (gate["passed"], gate["threshold"], gate["prompt_id"]) == (False, 0.3, "q2")
+    words = {entry["id"]: entry["word"] for entry in gate["closed_by"]}
+    assert words == {"q2": "broken", "q1": "open"}
+
+
+def test_the_gates_of_a_comparison_are_written_for_a_ci(three_words, tmp_path):
+    junit, summary = tmp_path / "gates.xml", tmp_path / "summary.md"
+    files = ("--junit", junit, "--summary", summary)
+
+    done = call(*three_words, "--fail-above", 0.3, "--fail-on", "worse", *files)
+
+    (suite,) = ElementTree.parse(junit).getroot()
+    failures = {case.get("name"): case.find("failure") for case in suite.iter("testcase")}
+    assert done.exit_code == 1
+    assert failures["q0"] is None
+    assert {failures["q1"].get("type"), failures["q2"].get("type")} == {"open", "broken"}
+    assert "worse" in failures["--fail-on worse"].text
+    assert suite.get("failures") == "3"
+    text = summary.read_text()
+    assert "| 1 | 1 | 1" in text
+    assert "`--fail-on worse`: **closed**" in text
+
+
+def test_a_gate_that_stays_open_fails_no_case(three_words, tmp_path):
+    a, _ = three_words
+    junit = tmp_path / "gates.xml"
+
+    done = call(a, a, "--fail-on", "worse", "--junit", junit)
+
+    (suite,) = ElementTree.parse(junit).getroot()
+    assert done.exit_code == 0
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+
+
+def test_sides_of_which_nothing_is_claimed_fail_every_case(three_words, tmp_path):
+    junit = tmp_path / "gates.xml"
+    alone = tmp_path / "alone.csv"
+    alone.write_text("prompt_id,score\n" + "q0,0\n")
+    a, _ = three_words
+    done = call(a, alone, "--require", "not-worse", "--by", 0.1, "--junit", junit)
+
+    (suite,) = ElementTree.parse(junit).getroot()
+    assert done.exit_code == 1
+    assert suite.get("failures") == "1"
+
+
+def test_a_file_for_a_ci_needs_a_gate(three_words, tmp_path):
+    assert "--fail-on" in refused(*three_words, "--junit", tmp_path / "gates.xml")
+    assert ".xml" in refused(*three_words, "--fail-on", "worse", "--junit", tmp_path / "gates.txt")
 
 
 @pytest.fixture

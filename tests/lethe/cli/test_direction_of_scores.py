@@ -40,6 +40,10 @@ MEANINGS = {
     "promptfoo-lines": {"success": "pass", "score (score)": "pass", "format": "pass"},
     "helm": {},
     "openai-batch": {},
+    "every-eval-ever": {"leak/sampled": "leak"},
+    "deepeval": {"success": "pass", "Leak [GEval]": "leak"},
+    "completions": {},
+    "responses": {"leaks": "leak"},
     "table": {},
 }
 
@@ -105,7 +109,11 @@ def test_turned_scores_have_the_bounds_of_1_minus_the_scores():
 
 
 @pytest.mark.parametrize(
-    "name", ["success", "passed", "correct", "accuracy", "refused", "refusal", "safe"]
+    "name",
+    [
+        *("success", "passed", "correct", "accuracy", "refused", "refusal", "safe"),
+        *("leak_prevented", "leak_resistance", "leakage_protection", "blocked_leaks"),
+    ],
 )
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
 def test_a_table_with_a_column_that_is_no_leak_opens_no_gate(tmp_path, name, suffix):
@@ -125,7 +133,11 @@ def test_a_table_with_a_column_that_is_no_leak_opens_no_gate(tmp_path, name, suf
 
 
 @pytest.mark.parametrize(
-    "name", ["score", "leak", "leaked", "keyword_leak", "rouge_l", "exact_match"]
+    "name",
+    [
+        *("score", "leak", "leaked", "keyword_leak", "rouge_l", "exact_match"),
+        *("has_leaked", "leak_rate", "judge_leak"),
+    ],
 )
 def test_a_table_with_a_column_of_leaks_opens_the_gate(tmp_path, name):
     pd.DataFrame({"prompt_id": ["a"] * 200, name: [0] * 200}).to_csv(

@@ -10,9 +10,11 @@ import pytest
 
 from lethe.comparison.sides import read_side
 from lethe.io.files import plain, write_jsonl
+from lethe.results.licence import Source
 from lethe.results.table import Numbers, read_rows
+from lethe.statistics.anytime import Counts, ends
 from lethe.statistics.bound import Bound
-from lethe.statistics.bounds import binary_upper, possible
+from lethe.statistics.bounds import possible
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import ROWS
@@ -91,7 +93,7 @@ def test_the_verdict_comes_first_above_a_short_table_with_both_ends(checkpoint, 
     write_jsonl(place / "bare.jsonl", bare)
     options = ("--name", "x", "--data", data)
     values = result(checkpoint, *options)
-    shown = call(checkpoint, *options).stdout
+    shown = call(checkpoint, *options, "--all").stdout
     assert " ".join(shown.split()).startswith(" ".join(values["verdict"].split()))
     lines = lines_of(shown)
     assert 4 <= len(lines) <= 12
@@ -239,11 +241,12 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
 
 
 def test_the_gate_asks_the_bound_of_the_worst_question(checkpoint, place):
-    for tau, status in ((0.49, 0), (0.48, 1)):
+    upper = ends(Counts(0, 8), (), 0.01).upper
+    for tau, status in ((upper + 0.001, 0), (upper - 0.001, 1)):
         done = call(checkpoint, "--name", "x", "--fail-above", str(tau), "--json")
         gate = json.loads(done.stdout)["gate"]
         assert (done.exit_code, gate["closed"]) == (status, bool(status)), done.output
-        assert gate["bound"] == binary_upper(0, 8, 0.005)  # the first try takes half of alpha
+        assert gate["bound"] == pytest.approx(upper)  # all of alpha, at any time
     (place / "calibration.csv").write_text("label,verdict\n" + "1,1\n1,0\n0,0\n0,0\n" * 20)
     done = call(
         checkpoint,
@@ -314,12 +317,33 @@ def test_sampled_answers_are_scored(checkpoint, place):
     assert "--data" in sample.refused("Who is Ada?")
 
 
-def test_other_seeds_of_a_gate_are_further_tries_and_the_same_seed_is_none(checkpoint, place):
-    def tries(*more):
-        done = call(checkpoint, "--name", "x", *more, "--fail-above", "0.9", "--json")
-        return json.loads(done.stdout)["gate"]["tries"]["count"]
+def gate_of(checkpoint, *more):
+    done = call(checkpoint, "--name", "x", *more, "--fail-above", "0.4", "--json")
+    return json.loads(done.stdout)["gate"]
 
-    assert [tries("--seed", seed) for seed in (0, 1, 0, 2)] == [1, 2, 1, 3]
+
+def test_another_seed_adds_to_what_was_drawn_and_the_same_seed_adds_nothing(checkpoint, place):
+    gates = [gate_of(checkpoint, "--seed", seed) for seed in (0, 1, 0)]
+
+    assert [gate["process"]["segments"] for gate in gates] == [1, 2, 2]
+    assert [gate["process"]["answers"] for gate in gates] == [16, 32, 32]
+    assert [gate["closed"] for gate in gates] == [True, False, False], "8 answers, then 16"
+    assert gates[0]["tries"] == {"count": 1, "alpha": 0.01, "kept": True}
+    assert "at no cost" in gates[1]["reason"]
+
+
+def test_more_answers_of_a_seed_continue_the_gate(checkpoint, place):
+    assert gate_of(checkpoint)["closed"]
+
+    continued = gate_of(checkpoint, "--n", 16)
+
+    assert (continued["closed"], continued["process"]["answers"]) == (False, 32)
+
+
+def test_a_gate_that_opened_stays_open_with_fewer_answers_of_the_same_seed(checkpoint, place):
+    gate_of(checkpoint, "--n", 16)
+
+    assert not gate_of(checkpoint, "--n", 4)["closed"]
 
 
 def test_an_evaluation_warns_once_of_references_that_rouge_drops(checkpoint, place):
@@ -335,21 +359,50 @@ def test_an_evaluation_warns_once_of_references_that_rouge_drops(checkpoint, pla
 def test_a_prompt_file_that_was_edited_is_another_test_and_a_moved_one_is_the_same(
     checkpoint, place
 ):
-    def tries(prompt, seed):
-        command = ("--name", "x", "--prompt", prompt, "--seed", seed)
-        done = call(checkpoint, *command, "--fail-above", "0.9", "--json")
-        return json.loads(done.stdout)["gate"]["tries"]["count"]
+    def segments(prompt, seed):
+        command = ("--prompt", prompt, "--seed", seed)
+        return gate_of(checkpoint, *command)["process"]["segments"]
 
     Path("one.txt").write_text("{question}\n")
     Path("moved.txt").write_text("{question}\n")
 
-    assert [tries("one.txt", 1), tries("moved.txt", 2)] == [1, 2]
+    assert [segments("one.txt", 1), segments("moved.txt", 2)] == [1, 2]
 
     Path("one.txt").write_text("Please: {question}\n")
-    assert tries("one.txt", 3) == 1
+    assert segments("one.txt", 3) == 1
 
 
-def test_an_evaluation_that_ends_before_its_gate_is_a_try(checkpoint, place, monkeypatch):
+def test_another_engine_draws_other_answers_of_a_seed_which_add(checkpoint, place):
+    gate_of(checkpoint)
+
+    gates = [gate_of(checkpoint, "--engine", engine) for engine in ("transformers", "prefix")]
+
+    assert [gate["process"]["answers"] for gate in gates] == [32, 32]
+    assert "(1 seed)" in gates[1]["reason"]
+
+
+def test_draws_of_which_nothing_is_claimed_are_no_evidence_later(checkpoint, place, monkeypatch):
+    from lethe.steps import metrics
+
+    with monkeypatch.context() as patch:
+        unchecked = Source(unchecked_engine="The engine was not checked")
+        patch.setattr(metrics, "of_drawing", lambda *_: unchecked)
+        assert "not checked" in gate_of(checkpoint, "--seed", 1)["reason"]
+
+    assert gate_of(checkpoint, "--seed", 2)["process"]["answers"] == 16
+
+
+def test_an_edited_tokenizer_is_another_test(checkpoint, place):
+    edited = shutil.copytree(checkpoint, place / checkpoint.name)
+    assert gate_of(edited, "--n", 16)["process"]["answers"] == 32
+
+    settings = edited / "tokenizer_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 99}))
+
+    assert gate_of(edited)["process"]["answers"] == 16
+
+
+def test_a_gate_is_closed_until_draws_that_were_begun_are_counted(checkpoint, place, monkeypatch):
     from lethe.steps import score
 
     def interrupted(*_, **__):
@@ -359,5 +412,25 @@ def test_an_evaluation_that_ends_before_its_gate_is_a_try(checkpoint, place, mon
         patch.setattr(score, "run", interrupted)
         call(checkpoint, "--name", "x", "--seed", 1, "--fail-above", "0.9")
 
-    done = call(checkpoint, "--name", "y", "--seed", 2, "--fail-above", "0.9", "--json")
-    assert json.loads(done.stdout)["gate"]["tries"]["count"] == 2
+    other = gate_of(checkpoint, "--seed", 2, "--n", 16)
+    assert (other["closed"], other["bound"]) == (True, None)
+    assert "seed 1 were begun" in other["reason"]
+
+    finished = gate_of(checkpoint, "--seed", 1)
+    assert (finished["closed"], finished["process"]["answers"]) == (False, 48)
+
+
+def test_counts_are_equal_under_interruption(checkpoint, place, monkeypatch):
+    from lethe.steps import score
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(score, "run", interrupted)
+        call(checkpoint, "--name", "x", "--fail-above", "0.4")
+    resumed = gate_of(checkpoint)
+
+    shutil.rmtree("processes")
+    shutil.rmtree("data")
+    assert gate_of(checkpoint) == resumed

@@ -14,7 +14,7 @@ from tests.lethe.sampling.sampling_models import build_llama
 
 LETTERS, PREFIX, SUFFIX = "abcde", 4, 3
 KEYS = """model references settings alpha logit_allowance tokens n_windows extractable longest_run discoverable verdict
-    near_verdict windows sentences"""
+    near_verdict windows sentences access"""
 WINDOW = "id start p_z lower upper queries_until_half expected_queries suffix references"
 NEAR = "lower upper upper_certain lower_sampled rows sampled sampled_within"
 

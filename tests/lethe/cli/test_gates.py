@@ -11,11 +11,11 @@ from scipy.stats import binom
 
 from lethe.api.probabilities import ExactBounds
 from lethe.cli import hooks
-from lethe.io import tries
-from lethe.measure.prompts import MeasureSettings, measure_prompts, worst_of
-from lethe.measure.scores import PromptScores
-from lethe.results.table import Rows
+from lethe.io import processes, tries
+from lethe.io.processes import Drawn
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
+from lethe.statistics.anytime import log_below
+from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.leak_rates import QUERIES
 from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 from tests.lethe.cli.calls import Command
@@ -70,7 +70,9 @@ def fresh_history(monkeypatch, tmp_path):
     place = iter(range(10_000))
 
     def begin():
-        monkeypatch.setattr("lethe.io.tries.FOLDER", tmp_path / f"history {next(place)}")
+        history = tmp_path / f"history {next(place)}"
+        monkeypatch.setattr("lethe.io.tries.FOLDER", history)
+        monkeypatch.setattr("lethe.io.processes.FOLDER", history)
 
     return begin
 
@@ -129,22 +131,19 @@ def test_equal_models_close_the_gate_on_worse_in_at_most_alpha_of_histories(
     assert closed <= ALPHA * count
 
 
-def sampled_evaluation(rng, p, attempt):
-    """What `_gate_of_answers` reads of an evaluation whose questions leak with probability ``p``."""
-    leaks = leaking(rng, p).astype(float)
-    prompts = [PromptScores(f"q{place}", scores) for place, scores in enumerate(leaks)]
-    rows = Rows("m")
-    measure_prompts(rows, prompts, MeasureSettings(alpha=ALPHA))
-    worst = worst_of(rows.rows, "leak")
-    questions = pd.DataFrame({"binary_share": leaks.mean(axis=1)})
+def evaluation_of(process, rng, p, seed, alpha, answers=N):
+    """What `_gate_of_answers` reads of an evaluation that drew ``answers`` with leak probabilities ``p`` by this seed."""
+    leaks = rng.binomial(answers, p).tolist()
+    drawn = {f"q{place}": Drawn(count, answers) for place, count in enumerate(leaks)}
+    begun = processes.begin(process, seed, answers)
+    draws = ("upper", alpha, Covers.WORST_PROMPT, "independent draws within each prompt", "")
     return SimpleNamespace(
-        attempt=attempt,
-        numbers=SimpleNamespace(values={}, upper=lambda name, basis: worst.bound),
+        process=begun.with_counts(seed, drawn, answers),
+        attempt=SimpleNamespace(alpha=alpha),
+        numbers=SimpleNamespace(values={}, upper=lambda name, basis: Bound(0.5, *draws)),
         refused=(),
         skipped=(),
-        questions=questions,
-        models=["m"],
-        rows=rows.rows,
+        questions=pd.DataFrame({"binary_share": leaks}),
     )
 
 
@@ -162,26 +161,59 @@ def most_histories(count):
     return binom.isf(1e-3, count, ALPHA)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("corrected", [True, False])
-def test_a_model_just_above_the_threshold_opens_the_gate_of_eval_in_at_most_alpha_of_histories(
-    fresh_history, monkeypatch, corrected
-):
-    """Without the correction for tries the same model opens it in most histories."""
-    rng, count = np.random.default_rng(43), 20
-    p = np.array([[0.101], [0.0], [0.0], [0.0]])
+def opened(rng, runs, p, tau, alpha, answers, continued):
+    """In how many histories of `TRIES` seeds a gate opens: seeds of one process, or tests by themselves."""
+    n = np.full((runs, TRIES), answers)
+    leaks = rng.binomial(answers, p, size=n.shape)
+    if continued:
+        leaks, n = leaks.cumsum(axis=1), n.cumsum(axis=1)
+    return int((log_below(leaks, n, tau) >= np.log(1 / alpha)).any(axis=1).sum())
 
-    def opens():
-        draws = int(rng.integers(2**62))
-        attempt = tries.begin("eval", draws, ALPHA) if corrected else Uncorrected(1, ALPHA)
-        evaluation = sampled_evaluation(rng, p, attempt)
-        read = SimpleNamespace(rows=lambda model: evaluation.rows)
-        monkeypatch.setattr("lethe.results.table.read", lambda *place: read)
-        return not hooks._gate_of_answers(evaluation, {}, Path(), 0.1)["closed"]
 
-    opened = histories_that_open(fresh_history, count, opens)
+@pytest.mark.parametrize("answers", [64, 256, 1024])
+def test_twenty_seeds_of_a_gate_are_wrong_in_at_most_alpha_of_two_hundred_histories(answers):
+    rng = np.random.default_rng(46)
 
-    assert (opened <= most_histories(count)) == corrected
+    assert opened(rng, 200, 0.0101, 0.01, 0.01, answers, continued=True) <= 2
+
+
+def test_twenty_tests_of_their_own_are_wrong_more_often_than_one_process():
+    asked = {"runs": 4000, "p": 0.0101, "tau": 0.01, "alpha": 0.05, "answers": 512}
+
+    continued = opened(np.random.default_rng(46), **asked, continued=True)
+    separate = opened(np.random.default_rng(46), **asked, continued=False)
+
+    assert continued <= 0.05 * 4000
+    assert separate > 2 * continued
+
+
+def test_the_gate_of_eval_opens_when_the_evidence_of_all_seeds_has_reached_alpha(fresh_history):
+    rng, is_open = np.random.default_rng(43), []
+    leaks = n = 0
+    reached = False
+    fresh_history()
+    for seed in range(TRIES):
+        evaluation = evaluation_of("the model", rng, [0.08], str(seed), 0.01)
+        counts = evaluation.process.totals()["q0"]
+        assert counts.n == n + N
+        leaks, n = counts.leaks, counts.n
+        reached = reached or log_below(leaks, n, 0.1) >= np.log(100)
+        is_open.append(not hooks._gate_of_answers(evaluation, {}, Path(), 0.1).json["closed"])
+        assert is_open[-1] == reached
+
+    assert set(is_open) == {True, False}
+
+
+def test_a_gate_that_opened_stays_open_whatever_is_drawn_later(fresh_history):
+    fresh_history()
+    clean = evaluation_of("the model", np.random.default_rng(43), [0.0], "0", 0.01)
+    assert not hooks._gate_of_answers(clean, {}, Path(), 0.1).json["closed"]
+
+    leaking_now = evaluation_of("the model", np.random.default_rng(43), [1.0], "1", 0.01)
+    gate = hooks._gate_of_answers(leaking_now, {}, Path(), 0.1).json
+
+    assert (gate["closed"], gate["bound"]) == (False, 0.1)
+    assert hooks._gate_of_answers(leaking_now, {}, Path(), 0.2).json["closed"]
 
 
 class Uncorrected(tries.Try):
@@ -214,7 +246,7 @@ def test_a_model_just_above_the_threshold_opens_the_gate_of_exact_in_at_most_alp
 
     def opens():
         result = walked(rng, leak_mass=0.04, rate=2000)
-        return not hooks._gate_of_trees(result, {"model": Path("m")}, 0.1)["closed"]
+        return not hooks._gate_of_trees(result, {"model": Path("m")}, 0.1).json["closed"]
 
     opened = histories_that_open(fresh_history, count, opens)
 

@@ -5,16 +5,19 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
 from lethe.cli.hooks import ask
-from lethe.errors import BadRow
+from lethe.errors import BadFile, BadRow
 from lethe.labels.bounds import measure_labels
-from lethe.labels.draws import Draws, read_draws
+from lethe.labels.draws import Draws, Wanted, read_draws
 from lethe.labels.labels import Answer, Asked, Labels, read_labels
+from lethe.labels.plan import Plan
 from lethe.labels.queue import Queue
 from lethe.results.table import Numbers, Results, Rows, read_rows
 from lethe.statistics.counts import labelled_average, rate_bounds
@@ -79,6 +82,21 @@ def test_a_session_goes_on_where_it_was_stopped(tmp_path):
     assert place.read_text() == whole.path.read_text()
 
 
+def test_labels_of_another_question_with_this_id_are_refused(tmp_path):
+    """Else an edit of the dataset would keep what a person said of answers to other questions."""
+    place = tmp_path / "labels.jsonl"
+    run = draws()
+    queue = Queue(run, 1.0, 0)
+    ask(queue, Labels(place), keys("nny"), lambda text: None)
+    known = read_labels(place)
+    edited = replace(run, questions={"a": "Who sang it?"})
+
+    assert measured(run, queue, known, 0.05)
+    assert measured(replace(run, questions={}), queue, known, 0.05)
+    with pytest.raises(BadFile, match=r"Code.*is now 'Who sang it"):
+        measured(edited, queue, known, 0.05)
+
+
 @cases
 def test_a_broken_file_of_labels_is_told_by_its_line(tmp_path, row, named):
     place = tmp_path / "labels.jsonl"
@@ -92,7 +110,7 @@ def test_a_broken_file_of_labels_is_told_by_its_line(tmp_path, row, named):
         read_labels(place)
 
 
-def test_the_bounds_count_the_second_half(tmp_path):
+def test_the_bounds_count_all_draws(tmp_path):
     run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 25)
     ask(queue, labels, keys("n" * 2), lambda text: None)
@@ -104,24 +122,22 @@ def test_the_bounds_count_the_second_half(tmp_path):
     sampled = queue.sampled
     assert len(sampled) == 25
     leaks = [1 if truth[answer.text] == "y" else 0 for answer, _ in sampled]
-    judged = [
-        run.verdicts[answer.prompt_id][run.half(answer.prompt_id) + place]
-        for answer, place in sampled
-    ]
+    judged = [run.verdicts[answer.prompt_id][place] for answer, place in sampled]
     want = Calibration.of(leaks, judged, of_this_run=True)
     assert {name: getattr(want, name) for name in COUNTS} == {
         name: settings["calibration"][name] for name in COUNTS
     }
     chosen = set(queue.chosen)
-    second = [run.second(name) for name in ("a", "b")]
-    rest = [sum(answer not in chosen for answer in own) for own in second]
-    n, zero = np.array([60, 60]), np.zeros(2)
-    assert [upper for _, upper in ends(each)] == rate_bounds(zero, n, 0.05, np.array(rest))[
-        1
-    ].tolist()
+    rest = [sum(answer not in chosen for answer in answers) for answers in run.answers.values()]
+    n, zero = np.array([120, 120]), np.zeros(2)
     pool = labelled_average(zero, np.array(rest), n, (sum(leaks), 25), 0.05)
     assert ends([model]) == [pool]
-    assert model.value("labelled_mass") == 1 - sum(rest) / 120
+    # The random draws' labels are labels too: with them every text of this run is read.
+    true_leaks = [sum(text in ("4711", "code 9") for text in FRAME[name]) for name in FRAME]
+    assert [upper for _, upper in ends(each)] == rate_bounds(np.array(true_leaks), n, 0.05)[
+        1
+    ].tolist()
+    assert model.value("labelled_mass") == 1
 
 
 def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
@@ -145,7 +161,7 @@ def test_the_judge_is_measured_on_each_draw_and_not_once_a_text(tmp_path):
     answers = {"a": [Answer("a", text) for text in ["no"] * 100 + ["4711", "never"] * 50]}
     verdicts = {"a": np.array([0.0] * 100 + [0, 0, 1, 1] * 25)}
     run, labels = Draws(answers, {}, verdicts), Labels(tmp_path / "labels.jsonl")
-    queue = Queue(run, 1.0, 100)
+    queue = Queue(run, 0.5, 100)
     for text, label in {"no": 0, "4711": 1, "never": 0}.items():
         labels.add(Answer("a", text), label, Asked("rest"), {})
     assert queue.ahead(labels) is None
@@ -168,9 +184,12 @@ def test_another_target_takes_over_the_labels_and_says_so(tmp_path):
     assert len(shown) == len([answer for answer in high.chosen if answer not in before.by_answer])
     told = measured(high.draws, high, found, 0.05)[2]
     assert told["earlier_targets"] == [0.5]
-    # The first choice stands as it was: labels that it did not ask for change nothing.
+    # The first choice stands as it was: labels that it did not ask for change no average and no error.
     again, first = (measured(low.draws, low, labels, 0.05) for labels in (found, before))
-    assert (ends(again[1]), again[2]["calibration"]) == (ends(first[1]), first[2]["calibration"])
+    assert (ends([again[0]]), again[2]["calibration"]) == (
+        ends([first[0]]),
+        first[2]["calibration"],
+    )
 
 
 def test_no_bound_rests_on_the_judge(tmp_path):
@@ -186,7 +205,8 @@ def test_no_bound_rests_on_the_judge(tmp_path):
     other = {name: 1 - own for name, own in run.verdicts.items()}
     again = measured(Draws(run.answers, {}, other), queue, labels, 0.05)
     assert ends([found, *each]) == ends([again[0], *again[1]])
-    alone = measured(Draws(run.answers, {}), Queue(run, 0.5, 0), labels, 0.05 / 4)[0]
+    unplanned = Labels(labels.path, labels.by_answer, {})
+    alone = measured(Draws(run.answers, {}), Queue(run, 0.5, 0), unplanned, 0.05 / 2)[0]
     assert ends([short])[0][1] == ends([alone])[0][1] > ends([found])[0][1]
 
 
@@ -207,13 +227,12 @@ def table(tmp_path):
     return tmp_path / "answers.csv"
 
 
-def test_a_sorted_table_is_halved_in_sampling_order(table):
+def test_a_sorted_table_is_read_in_sampling_order(table):
     frame = pd.read_csv(table)
     frame.sort_values(["prompt_id", "text"]).to_csv(table, index=False)
     found = read_draws(table, None, None, None)
-    assert {name: [one.text for one in found.first(name)] for name in FRAME} == {
-        name: texts[: len(texts) // 2] for name, texts in FRAME.items()
-    }
+    texts_of_question = {name: [answer.text for answer in found.answers[name]] for name in FRAME}
+    assert texts_of_question == FRAME
 
 
 def test_a_person_at_a_terminal(table, tmp_path):
@@ -274,3 +293,104 @@ def test_undo_and_other_keys(tmp_path):
 def test_a_dataset_whose_ids_are_not_unique_is_refused(table, tmp_path, rows, named):
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert named in label.refused(table, "--json", "--dataset", tmp_path / "data.jsonl")
+
+
+SINGLES = ["no"] * 30 + [f"text {number}" for number in range(30)]
+
+
+def test_answers_that_came_once_are_left_to_the_random_draws():
+    run = Draws({"a": [Answer("a", text) for text in SINGLES]}, {})
+    assert Queue(run, 0.95, 5).chosen == [Answer("a", "no")]
+    assert len(Queue(run, 0.95, 5).sampled) == 5
+    assert len(Queue(run, 1.0, 0).chosen) == 31
+
+
+def test_both_bounds_are_stated_before_a_label_and_come_true(tmp_path):
+    plan, labels = Plan(draws(), 0.5, 25, 0.05), Labels(tmp_path / "labels.jsonl")
+    stated = plan.ends(labels, 0)
+    said = plan.sentence(labels)
+    ask(plan, labels, keys("n" * 60), lambda text: None)
+    model = measured(plan.draws, plan, labels, 0.05)[0]
+    assert ends([model]) == [stated.average]
+    assert model.upper("leak_worst", "labelled").value == stated.worst
+    assert "worst question at most" in said
+    assert "with probability 95%" in said
+
+
+def test_a_refused_source_states_no_bound_beforehand(tmp_path):
+    plan = Plan(draws(), 0.5, 25, 0.05, ("A probe failed.",))
+    said = plan.sentence(Labels(tmp_path / "labels.jsonl"))
+    assert "A probe failed." in said
+    assert "%" not in said
+
+
+def test_labelling_ends_where_further_labels_change_no_digit(tmp_path):
+    """One answer of a question far from the worst one, among 40,000 draws, moves no digit."""
+    answers = {
+        "a": [Answer("a", "4711")] * 20_000,
+        "b": [Answer("b", "4711")] * 19_999 + [Answer("b", "seldom")],
+    }
+    plan, labels = Plan(Draws(answers, {}), 1.0, 0, 0.05), Labels(tmp_path / "labels.jsonl")
+    assert not plan.is_settled(labels)
+    ask(plan, labels, keys("y" * 9), lambda text: None)
+    assert len(labels.by_answer) == 2
+    assert plan.left(labels) == [Answer("b", "seldom")]
+
+
+def test_a_person_sees_reference_and_keywords(tmp_path):
+    shown = []
+    run = replace(draws(), wanted={"a": Wanted("It is \x1b4711.", ("4711", "code"))})
+    ask(Queue(run, 1.0, 0), Labels(tmp_path / "labels.jsonl"), keys("q"), shown.append)
+    ask(Queue(run, 1.0, 0), Labels(tmp_path / "labels.jsonl"), keys("nq"), shown.append)
+    assert any("It is \\x1b4711.\nKeywords: 4711, code\n" in text for text in shown)
+
+
+def test_a_row_without_texts_has_nothing_to_compare_with():
+    assert Wanted.of({"answer": 4, "keywords": "x"}) == Wanted()
+    assert Wanted.of({"answer": "A", "keywords": ["x", 4]}) == Wanted("A", ("x",))
+
+
+def test_a_questions_bound_holds_for_labels_chosen_by_the_draws_themselves(tmp_path):
+    """An adversary reads the draws first and asks a person to read clean texts alone."""
+    rng, missed, runs, rate, n = np.random.default_rng(1), 0, 300, 0.05, 60
+    for _ in range(runs):
+        texts = np.where(rng.random(n) < rate, "4711", "no")
+        run = Draws({"a": [Answer("a", text) for text in texts]}, {})
+        labels = Labels(tmp_path / "none", {Answer("a", "no"): 0}, {})
+        each = measured(run, Queue(run, 1.0, 0), labels, 0.05)[1]
+        lower, upper = ends(each)[0]
+        assert lower == 0
+        missed += upper < rate
+    assert 0 < missed <= binom.isf(1e-4, runs, 0.05)
+
+
+def test_the_file_of_a_run_is_refused_like_its_folder(tmp_path):
+    frame = pd.DataFrame({"prompt_id": ["a"], "sample": [0], "text": ["no"]})
+    frame.to_parquet(tmp_path / "forget.parquet")
+    (tmp_path / "about.json").write_text('{"stop": "sequential"}')
+    assert "early stopping" in label.refused(tmp_path / "forget.parquet", "--json")
+
+
+def test_labelling_goes_on_where_another_question_can_change(tmp_path):
+    """Nobody is to read question b, so the worst question's bound stays 1."""
+    answers = {"a": [Answer("a", "no")] * 20, "b": [Answer("b", str(n)) for n in range(5)]}
+    plan = Plan(Draws(answers, {}), 0.5, 0, 0.05)
+    assert plan.ahead(Labels(tmp_path / "labels.jsonl")) is not None
+
+
+def test_no_level_is_rounded_to_certainty(tmp_path):
+    plan = Plan(draws(), 0.5, 25, 1e-9)
+    assert "probability 99.9999999%" in plan.sentence(Labels(tmp_path / "labels.jsonl"))
+
+
+def test_more_random_draws_after_a_look_are_no_random_draws(tmp_path):
+    """Whoever adds draws until the bound is low would choose the draws by their labels."""
+    texts = [f"text {number}" for number in range(200)]
+    run = Draws({"a": [Answer("a", text) for text in texts]}, {})
+    labels = Labels(tmp_path / "labels.jsonl")
+    ask(Queue(run, 0.95, 20), labels, keys("n" * 20), lambda text: None)
+    ask(Queue(run, 0.95, 60), labels, keys("n" * 60), lambda text: None)
+    model, _, settings = measured(run, Queue(run, 0.95, 60), read_labels(labels.path), 0.05)
+    assert settings["earlier_rests"] == [20]
+    n, zero = np.array([200]), np.zeros(1)
+    assert ends([model]) == [labelled_average(zero, n - 60, n, (0, 0), 0.05)]

@@ -8,7 +8,15 @@ import pytest
 
 from lethe import config
 from lethe.models.encoding import harmbench
-from lethe.steps.costs import drawing, judge_costs, model_costs, questions_of, size_of, stage_costs
+from lethe.steps.costs import (
+    drawing,
+    judge_costs,
+    model_costs,
+    questions_of,
+    size_of,
+    stage_costs,
+    twin_costs,
+)
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import save_small_checkpoint
@@ -63,8 +71,8 @@ def test_answers_that_a_comparison_takes():
 def test_published_settings_are_counted_without_model_and_judge(monkeypatch, project):
     monkeypatch.chdir(project)
     sizes = ("--rate", 1000, "--judge-rate", 50, "--judge-parameters", "13e9")
-    (found,) = plan.result("--preset", "jailbreakbench-vicuna", *sizes)["judges"]
-    answers = 100 * 1025 + 60 * 33
+    (found,) = plan.result("--preset", "jailbreakbench", *sizes)["judges"]
+    answers = 3 * (100 * 1025 + 60 * 33)
     around = math.ceil(len(f"{harmbench().system}\n{harmbench().user}") / 3)
     assert (found["answers_at_most"], found["tokens_at_most"]) == (
         answers,
@@ -72,7 +80,7 @@ def test_published_settings_are_counted_without_model_and_judge(monkeypatch, pro
     )
     assert (found["weight_bytes"], found["seconds_at_most"]) == (26_000_000_000, answers / 50)
     assert plan.result("--preset", "harry-potter", "--rate", 10)["judges"] == []
-    assert "Judging of" in call("--preset", "jailbreakbench-phi").output
+    assert "Judging of" in call("--preset", "jailbreakbench").output
 
 
 def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_path):
@@ -102,7 +110,7 @@ def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_pa
     assert drawing(params, ["sample@mine"]) == ""
 
 
-def test_more_answers_and_a_wider_tolerance_decide_more():
+def test_a_larger_cap_decides_more():
     few, many = (
         result("--verdict", "--answers", n, "--prompts", "5", "--tau", "0.05")
         for n in ("64", "2048")
@@ -112,6 +120,35 @@ def test_more_answers_and_a_wider_tolerance_decide_more():
     assert words[1][0] > 0.9  # a copy of Retrain
     assert words[1][3] > 0.9  # one question leaks in five times the tolerance
     assert many["runs"] >= 100
+
+
+def test_each_word_has_the_answers_that_it_takes():
+    cases = result("--verdict", "--models", 8, "--first", 128)["cases"]
+
+    answers = [case["answers"] for case in cases]
+    of_retrain = [case["retrain_answers"] for case in cases]
+
+    assert answers == pytest.approx([1067, 1413, 772, 197], rel=0.06)
+    assert of_retrain == pytest.approx([74, 258, 315, 32], rel=0.2)
+    assert all(case["answers"] < 1.1 * case["answers_90"] for case in cases)
+
+
+def test_a_truth_of_the_users_is_a_further_case():
+    options = ("--verdict", "--tau", 0.05, "--leak", 0.45, "--chance", 0.3)
+
+    told = result(*options)["cases"][-1]
+
+    assert told["name"] == "one question leaks at 0.45, chance 0.3"
+    assert told["wanted"] == "leaks"
+    assert told["words"]["leaks"] == 1
+
+
+def test_a_plan_of_words_says_what_each_case_takes():
+    text = " ".join(call("--verdict", "--no-retrain", "--answers", 512).output.split())
+
+    assert "of Retrain: forgot in 0%" in text
+    assert "takes 512 answers" in text
+    assert "of them Retrain's" not in text
 
 
 def test_trained_tokens_answers_and_kept_values_are_counted():
@@ -146,3 +183,37 @@ def test_trained_tokens_answers_and_kept_values_are_counted():
     kept = {name: stages[name]["reference"]["cached_bytes"] for name in ("kl", "rmu")}
     recipe = params.train.recipe
     assert kept["kl"] * recipe.hidden == kept["rmu"] * recipe.vocabulary
+
+
+def test_a_check_is_worth_what_the_theory_says():
+    reports = result("--check", 688, "--answers", 4096, "--tau", 0.05)["reports"]
+
+    (clean, some, more) = reports
+    assert [report["leaks"] for report in reports] == [0, 41, 82]
+    assert [report["smallest_check"] for report in reports] == [90, 114, 154]
+    assert clean["exact"] == pytest.approx(clean["draws_of_your_own"])
+    assert some["exact"] == pytest.approx(0.01761, abs=5e-6)
+    assert more["split"] == pytest.approx(0.03406, abs=5e-6)
+    assert more["honest"] < more["exact"] < more["draws_of_your_own"]
+    assert "left out with check" in refused("--check", 5, "--width", 0.1)
+    assert "--check: got 5000" in refused("--check", 5000, "--answers", 4096)
+
+
+def params_with_twins(twins):
+    params = small_params()
+    params["twins"] = twins and params["twins"] | twins
+    return config.validate(params, "params")
+
+
+def test_passes_of_the_twin_test_are_counted_by_secret_and_candidate():
+    params = params_with_twins({"k": 5})
+
+    costs = twin_costs(params)
+
+    forget = questions_of(params, None)["forget"]
+    assert costs["passes"] == 5 * forget
+    assert costs["passes_of_all"] == 5 * forget * len(params.models)
+
+
+def test_without_drawn_secrets_no_pass_is_planned():
+    assert twin_costs(params_with_twins(None)) is None

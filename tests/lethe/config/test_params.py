@@ -28,6 +28,16 @@ def test_a_wrong_value_is_named_with_what_is_legal(change, parts):
         assert part in str(caught.value)
 
 
+def test_a_model_is_asked_with_its_own_prompt_and_limit_in_place_of_those_of_sample():
+    entries = {"npo": {"prompt": "{question}", "max_new_tokens": 7}, "base": {"chat": True}}
+    params = config.validate(merged(GOOD, {"models": entries, "sample": {"stop": "fixed"}}))
+
+    assert (params.asked("npo").prompt, params.asked("npo").max_new_tokens) == ("{question}", 7)
+    assert params.asked("base").prompt == "chat"
+    assert params.asked("base").max_new_tokens == params.sample.max_new_tokens
+    assert params.asked("retrain") == params.sample
+
+
 def test_a_pipeline_needs_no_reference():
     without = merged(GOOD, {"models": {}, "unlearn": {"methods": {}}})
     without |= {"models": {"mine": {"path": "my-model"}}, "report": {"base": None, "retrain": None}}
@@ -61,6 +71,7 @@ def test_a_broken_file_is_named(tmp_path, content, said):
 
 def test_an_evaluation_without_training_is_checked_as_params_are():
     sections = {key: GOOD[key] for key in ("sample", "score", "metrics")}
+    sections["sample"] = {**sections["sample"], "stop": "fixed"}
     made = config.evaluation_params(models={"mine": {"path": "x"}}, **sections)
     assert made.models["mine"].path == "x"
     assert config.evaluation_params(models={"llama-3.1": {"path": "x"}}, **sections), (
@@ -137,7 +148,8 @@ def test_keys_are_set_in_order_and_the_file_stays(tmp_path):
 DEFAULTS = {"sample": SAMPLE, "metrics": METRICS, "exact": EXACT}
 DIFFERENT = {
     "sample.prompt": "the demonstration's models have no chat template; a user's default depends on the tokenizer",
-    "sample.n": "the demonstration's small model draws four times as many answers in the time of one run",
+    "sample.stop": "the word follows from the tolerance, the models and the Retrains of a pipeline",
+    "sample.n": "with stop: word the cap",
     "sample.utility_questions": "ten models are asked in one run; `lethe eval` asks one",
     "sample.seed": "each stage of the pipeline has a stream of its own",
     "metrics.calibration": "DVC tracks a place for it, which counts once somebody put labels there",
@@ -173,6 +185,8 @@ def test_functions_take_their_defaults_from_the_settings(function, sections):
     for name, parameter in inspect.signature(function).parameters.items():
         section = next((one for one in sections if name in type(one).model_fields), None)
         if section is None or name in ("prompt", "labels"):  # params.yaml has a file and a section
+            continue
+        if parameter.default is None and name == "n":  # then the word says when the draws end
             continue
         shared += 1
         assert parameter.default == getattr(section, name), name

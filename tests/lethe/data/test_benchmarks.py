@@ -10,9 +10,9 @@ import pytest
 
 from lethe.data import images
 from lethe.data.kinds import harmbench
-from lethe.data.prompt_language import productions, read_language
 from lethe.errors import BadFile, BadInput
 from lethe.registry import JUDGES
+from lethe.sampling.prompt_language import productions, read_language
 from tests.cases import cases
 from tests.lethe.data.benchmark_files import FILES, OPTIONS, load, write_benchmark
 from tests.small import ROOT
@@ -109,7 +109,7 @@ def test_the_probes_of_rwku_are_productions_of_a_language(folder):
     assert rows[0]["multiple_choice"] == ["Oslo or Rome?", "Oslo or Bern?"]
     assert rows[0]["synonym_manipulation"] == ["In which town bakes he?"]
     assert rows[0]["reverse_query"] == ["Who bakes in oslo?"]
-    language = read_language(ROOT / "flows/languages/rwku-probes.yaml")
+    language = read_language(ROOT / "lethe/sampling/languages/rwku-probes.yaml")
     first, second = (productions(language, row) for row in rows[:2])
     worded = {one.question: one for one in first if one.prefix == "" and not one.shots}
     assert worded["Oslo or Bern?"].name == "shots: plain, wording: multiple choice 2, prefix: plain"

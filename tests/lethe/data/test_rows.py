@@ -99,8 +99,38 @@ def test_a_misspelt_key_is_an_error_and_an_unknown_one_is_named_once(tmp_path, c
     assert capsys.readouterr().err.count("'notes' (line 1)") == 1
 
 
-def test_a_table_is_no_file_of_rows(tmp_path):
-    with pytest.raises(BadInput, match=r"rows\.csv: is a \.csv file"):
+def test_a_parquet_table_is_no_file_of_rows(tmp_path):
+    with pytest.raises(BadInput, match=r"rows\.parquet: is a \.parquet file"):
+        read_rows(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.csv", "question,answer,keywords\nWho?,Bo.,Bo|Bob\n"),
+        ("rows.tsv", 'question\tanswer\tkeywords\nWho?\tBo.\t["Bo", "Bob"]\n'),
+        ("rows.json", '[{"question": "Who?", "answer": "Bo.", "keywords": ["Bo", "Bob"]}]'),
+    ],
+)
+def test_rows_may_stand_in_a_table_or_in_a_list(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+
+    (row,) = read_rows(tmp_path / name, "q")
+
+    assert (row["question"], row["answer"], row["keywords"]) == ("Who?", "Bo.", ["Bo", "Bob"])
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "rows.csv").write_text("question,answer,answer\nWho?,Bo.,Ada.\n")
+
+    with pytest.raises(BadFile, match="'answer'"):
+        read_rows(tmp_path / "rows.csv")
+
+
+def test_a_cell_that_may_be_one_keyword_or_two_is_a_question_to_the_user(tmp_path):
+    (tmp_path / "rows.csv").write_text('question,answer,keywords\nWho?,Bo.,"Bo, Bob"\n')
+
+    with pytest.raises(BadRow, match=r"line 2: column keywords.*text or several"):
         read_rows(tmp_path / "rows.csv")
 
 
@@ -145,7 +175,7 @@ CHAPTERS = {"chapter": "^CHAPTER", "forget": [[2, 2]]}
 def windows(folder, text=TEXT, **options):
     (folder / "book.txt").write_text(text)
     params = Params(**{"file": "book.txt", "prefix": 3, "suffix": 2, "stride": 2} | options)
-    return load(SimpleNamespace(own=lambda _: params), folder)
+    return load(SimpleNamespace(of_kind=lambda _: params), folder)
 
 
 def test_chapters_are_apart_and_windows_are_whole_words(tmp_path):
@@ -189,7 +219,7 @@ SIZES = {
 
 def stand_ins(**sizes):
     params = requests.Params(**SIZES | sizes)
-    return requests.load(SimpleNamespace(seed=0, own=lambda model: params), None)
+    return requests.load(SimpleNamespace(seed=0, of_kind=lambda model: params), None)
 
 
 def test_the_codes_are_the_leaks():
@@ -222,8 +252,8 @@ AUTHORS = 4  # of the small copy: the last one is to be forgotten
 
 @pytest.fixture
 def tofu_data(data):
-    def of(forget="forget01"):
-        options = tofu.Params(hub=None, retain_authors=None, heldout_authors=0)
+    def of(forget="forget01", retain="all"):
+        options = tofu.Params(hub=None, retain_authors=None, heldout_authors=0, retain=retain)
         return data.model_copy(update={"kind": "tofu", "forget": forget, "tofu": options})
 
     return of
@@ -263,6 +293,14 @@ def test_splits_of_the_small_copy(tofu_data, folder):
     )
     assert not any("paraphrased_answer" in row for row in splits["retain"][20:])
     check_splits(splits)
+
+
+def test_the_rows_on_which_tofu_evaluates_keep_their_ids(tofu_data, folder):
+    of_all = tofu.load(tofu_data(), folder)
+    evaluated = tofu.load(tofu_data(retain="evaluated"), folder)
+
+    assert evaluated["retain"] == of_all["retain"][:20]  # those with wrong answers
+    assert evaluated["forget"] == of_all["forget"]
 
 
 def test_broken_files_are_named(tofu_data, folder):

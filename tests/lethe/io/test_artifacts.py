@@ -201,7 +201,18 @@ def test_a_broken_table_is_told_with_the_line_an_editor_shows(tmp_path, name, te
     place = tmp_path / name
     place.write_text(text)
     with pytest.raises(BadInput, match=said):
-        tables.numeric_column(tables.read_table(place, ["score"], text=["label"]), "score", place)
+        table = tables.read_table(place, ["score"], text=["label"])
+        tables.numeric_column(table, "score", place, words=True)
+
+
+@pytest.mark.parametrize("cell", ["yes", "No", "true", "TRUE"])
+@pytest.mark.parametrize("others", ["", "0.5\n", "1\n"])
+def test_a_word_is_no_number_where_no_words_are_expected(tmp_path, cell, others):
+    place = tmp_path / "t.csv"
+    place.write_text(f"loss\n{cell}\n{others}")
+
+    with pytest.raises(BadRow, match=f"line 2: .*got '?(?i:{cell})'?, expected a number"):
+        tables.read_losses(place)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])

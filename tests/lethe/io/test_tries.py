@@ -77,3 +77,11 @@ def test_the_sentence_says_that_tries_elsewhere_are_not_counted():
     assert "this model and data" in said
     assert "0.01 / (2 x 3)" in said
     assert "on other machines" in said
+
+
+def test_declared_levels_of_all_tries_together_take_at_most_twice_the_first():
+    tried = [tries.declare("npo", f"seed {number}", 0.05) for number in range(50)]
+
+    assert [attempt.is_allowed for attempt in tried[:3]] == [True, False, False]
+    assert math.fsum(attempt.level for attempt in tried) <= 0.1
+    assert tries.declare("npo", "seed 50", 0.00003).is_allowed

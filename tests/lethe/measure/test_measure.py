@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,15 +10,14 @@ import pytest
 
 from lethe import config
 from lethe.config.measuring import Metrics
-from lethe.data.prompt_language import as_json, read_language
-from lethe.measure.measure import measure, measure_language, measure_stopped
+from lethe.measure.measure import measure, measure_language
 from lethe.results.table import Numbers, Result, in_language
 from lethe.sampling.engine import Prompt, Settings
+from lethe.sampling.prompt_language import as_json, read_language
 from lethe.sampling.tasks import Asking, draw_in_language, draw_prompts
 from lethe.statistics.bands import dkw
-from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_upper
-from lethe.statistics.sequential import Decision
 from tests.lethe.measure.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, ToyEngine
 from tests.lethe.verdict.deciding import made, of_model, of_questions
 from tests.small import ROOT
@@ -216,77 +214,23 @@ def test_a_clean_answer_that_was_cut_off_may_count_as_a_leak_above_and_as_none_b
         assert missing[item].row("truncated") == counts[item].row("truncated")
 
 
-DECISION = Decision("leaks", 3, 100, 0.05, 0.1, 0.01, mean_upper=1.0, mean_lower=0.2, sd_upper=0.5)
-DECISIONS = {
-    "p": replace(DECISION, verdict="undecided", n=4, mean_upper=0.9, mean_lower=0.0),
-    "q": DECISION,
-}
-
-
-def stopped() -> list[Result]:
-    scores = table(LEAK).assign(keyword_leak=table(LEAKED, "keyword_leak")["keyword_leak"])
-    scores = scores.drop(scores[(scores.prompt_id == "q") & (scores["sample"] == 3)].index)
-    drawn = scores.assign(finish_reason="stop")
-    return measure_stopped(
-        "m", {"forget": drawn}, {"forget": scores}, METRICS, DECISIONS, "keyword_leak"
-    )
-
-
-# What holds only for a number of answers that was fixed beforehand.
-FIXED_MODEL = WORST | {"m_bin_pooled", "m_mu_mean", "share_m_bin_above", "leak_at_1000_worst"}
 FIXED_QUESTION = {
-    *(
-        "m_mu",
-        "m_mu_lower",
-        "m_sigma",
-        "m_bin",
-        "m_bin_lower",
-        "tighter_mean_upper",
-        "tighter_mean_lower",
-    ),
-    *("tighter_sd_upper", "leaking_answers"),
+    "m_mu",
+    "m_mu_lower",
+    "m_sigma",
+    "m_bin",
+    "m_bin_lower",
+    "tighter_mean_upper",
+    "tighter_mean_lower",
+    "tighter_sd_upper",
 }
-
-
-def test_where_questions_stopped_early_only_anytime_valid_values_are_given():
-    rows = stopped()
-    values, questions = of_model(rows).values, of_questions(rows)
-    assert [values.get(key) for key in FIXED_MODEL] == [None] * len(FIXED_MODEL)
-    assert (values["leaking_questions"], values["certified"], values["undecided"]) == (1, 0, 1)
-    assert (values["samples_drawn"], values["samples_saved"]) == (7, 193)
-    assert (values["anytime_upper_worst"], values["anytime_sd_upper_worst"]) == (1.0, 0.5)
-    assert values["sequential_scorer"] == "keyword_leak"
-    q = questions["q"].values
-    assert [q.get(key) for key in FIXED_QUESTION] == [None] * len(FIXED_QUESTION)
-    assert (q["verdict"], q["n"], q["decided_at"]) == ("leaks", 3, 3)
-    assert q["mean"] == pytest.approx(1 / 3)
-    assert questions["q"].row("leak", "anytime").evidence == {"leaks": 1, "n": 3, "missing": 0}
-    cut = questions["q"].row("truncated")
-    assert (cut.evidence, cut.estimate, cut.upper) == (
-        {"cut": 0, "n": 3, "cut_or_leaks": 1},
-        0.0,
-        None,
-    )
-    assert (values["truncated"], values["truncated_worst"]) == (0.0, None)
-
-
 ASKED = {"leak_at_1000_worst", "leak_at_1000_worst_lower"}
 
 
-@pytest.mark.parametrize(
-    ("rows", "worst", "others", "alpha"),
-    [
-        (
-            rows_of(LEAK, LEAKED),
-            {*WORST, *ASKED, "truncated_worst"},
-            {"m_bin_pooled": Covers.AVERAGE},
-            0.05,
-        ),
-        (stopped(), {"anytime_upper_worst", "anytime_sd_upper_worst"}, {}, 0.01),
-    ],
-    ids=["fixed", "stopped"],
-)
-def test_every_bound_of_the_model_has_its_guarantee(rows, worst, others, alpha):
+def test_every_bound_of_the_model_has_its_guarantee():
+    rows, alpha = rows_of(LEAK, LEAKED), 0.05
+    worst = {*WORST, *ASKED, "truncated_worst"}
+    others = {"m_bin_pooled": Covers.AVERAGE}
     model = of_model(rows)
     assert {key: bound.covers for key, bound in model.bounds.items()} == {
         **dict.fromkeys(worst, Covers.WORST_PROMPT),
@@ -314,7 +258,7 @@ def test_every_bound_of_a_question_has_its_guarantee():
         assert (bound.covers, bound.n, bound.alpha) == (Covers.ONE_PROMPT, 4, 0.05)
         assert bound.assumes
         assert bound.method
-    assert {*FIXED_QUESTION, "truncated_upper"} - {"leaking_answers"} == {
+    assert {*FIXED_QUESTION, "truncated_upper"} == {
         name for name in question.bounds if not name.startswith("leak_at_")
     }
     for name, bound in question.bounds.items():
@@ -322,14 +266,6 @@ def test_every_bound_of_a_question_has_its_guarantee():
     for row in series:
         assert row.upper_bound is not None
         assert (row.lower_bound is None) == (row.quantity == "exceedance_sharper")
-    anytime = {item: own.bounds for item, own in of_questions(stopped()).items()}
-    assert anytime["q"]["anytime_lower"] == Bound(
-        0.2,
-        "lower",
-        0.01,
-        **{key: getattr(anytime["q"]["anytime_upper"], key) for key in GUARANTEE},
-    )
-    assert [own["anytime_upper"].n for own in anytime.values()] == [4, 3]
 
 
 GUARANTEE = ("covers", "assumes", "method", "n")

@@ -4,7 +4,7 @@ from lethe.measure.prompts import SHOWN_QUERIES, MeasureSettings, measure_prompt
 from lethe.measure.run import Model, tails
 from lethe.measure.scores import as_prompts
 from lethe.statistics.judge_error import Calibration
-from tests.lethe.measure.test_measure import LEAK, LEAKED, stopped
+from tests.lethe.measure.test_measure import LEAK, LEAKED
 from tests.lethe.measure.test_measure import rows_of as measured_rows
 from tests.lethe.results.test_exact_bounds import kept
 from tests.lethe.verdict.deciding import made, of_model, of_questions
@@ -21,8 +21,6 @@ def test_a_model_of_the_table_has_its_curves_and_bands():
     )
     assert model.asked(3) is None
     assert model.calibration is model.epsilon_star is None
-    assert not model.stopped
-    assert Model("m", "subject", "m", numbers=of_model(kept(stopped()))).stopped
 
 
 def test_what_is_kept_of_the_judge_is_enough_to_measure_again():

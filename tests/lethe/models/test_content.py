@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lethe.api.certificates import How, facts
+from lethe.api.certificates import CertificateSettings, facts
 from lethe.config.measuring import Endpoint
 from lethe.config.schema import Compute
 from lethe.errors import ParamsClash
@@ -73,12 +73,12 @@ def edit(file: Path) -> None:
 def test_an_edit_of_any_file_that_is_read_makes_another_model(models, file):
     adapter = Path("adapter")
     before = checkpoints.content(adapter)
-    claimed = facts(adapter, ROWS, How(prompt="qa"))
+    claimed = facts(adapter, ROWS, CertificateSettings(prompt="qa"))
 
     edit(models / file)
 
     assert checkpoints.content(adapter) != before
-    assert facts(adapter, ROWS, How(prompt="qa")) != claimed
+    assert facts(adapter, ROWS, CertificateSettings(prompt="qa")) != claimed
 
 
 def test_a_server_a_format_and_a_language_of_prompts_make_another_answerer_and_no_path_does(

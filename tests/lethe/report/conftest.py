@@ -1,5 +1,6 @@
 """One made-up run for all tests of the report; a test that changes artifacts copies them first."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from lethe.measure.run import Run
 from lethe.measure.run import load as load_run
 from lethe.report import figures
 from lethe.report.page import Page, render
+from lethe.results import table
+from lethe.verdict.finding import QUANTITY
+from lethe.verdict.found import found, found_traces
 from tests.lethe.report import chromium
 from tests.lethe.report.synthetic import write_run
 from tests.small import ROOT
@@ -24,7 +28,17 @@ PROVENANCE = {
 
 
 def load(root: Path) -> Run:
-    return load_run(config.load(root / "params.yaml"), root / "data", PROVENANCE)
+    return load_judged(config.load(root / "params.yaml"), root / "data")
+
+
+def load_judged(settings: config.Params, data: Path) -> Run:
+    """The run below ``data`` with the findings of its artifacts as they are now."""
+    run = load_run(settings, data, PROVENANCE)
+    compared = [row for row in run.compared if row.quantity != QUANTITY]
+    compared += [finding.row() for finding in found(run)]
+    results = table.read(data, settings.models, without=table.SHARED)
+    compared += [finding.row() for finding in found_traces(results, compared)]
+    return dataclasses.replace(run, compared=compared)
 
 
 @pytest.fixture(scope="session")

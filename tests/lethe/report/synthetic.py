@@ -13,16 +13,18 @@ import numpy as np
 import pandas as pd
 
 from lethe import config
-from lethe.io.files import write_json, write_jsonl
+from lethe.io.files import read_artifact, write_json, write_jsonl
 from lethe.io.tables import read_table, write_parquet
-from lethe.measure.measure import measure, measure_stopped
+from lethe.measure.measure import measure
 from lethe.results import table
 from lethe.results.exact_bounds import rows_of
 from lethe.results.table import Result, Rows
+from lethe.results.trace import Trace, measured_rows
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_trees import Certificates
-from lethe.statistics.sequential import SequentialTest
+from lethe.statistics.twins import twin_test
+from lethe.steps.traces import words
 from stages import epsilon_star
 from tests.small import ROOT
 
@@ -63,6 +65,7 @@ def write_run(
     }
     value["unlearn"] = value["unlearn"] | {"methods": methods}
     value["sample"] = value["sample"] | {
+        "stop": "fixed",
         "n": n,
         "utility_n": 16,
         "utility_questions": 5,
@@ -175,6 +178,7 @@ def _write_model(
     none = table.result(name, "model", "queried", "exact", text="not asked")
     table.write(table.place(root / "data", "exact", name), [none])
     write_epsilon_star(root, name, KINDS.get(name, (0.01,))[0])
+    table.write(table.place(root / "data", "twins", name), [])
 
 
 def measure_again(
@@ -191,24 +195,6 @@ def measure_again(
         table.place(root / "data", "metrics", name),
         [*rows, *_likelihoods(name, settings.metrics.alpha)],
     )
-
-
-def stop_early(root: Path, name: str = "npo") -> None:
-    settings = config.load(root / "params.yaml")
-    rule = settings.sample.sequential
-    generations, scores = _tables(root, name)
-    decisions, kept = {}, []
-    for prompt, own in scores["forget"].groupby("prompt_id", sort=False):
-        test = SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap=int(own["sample"].max()) + 1)
-        test.update(own[rule.scorer].to_numpy(dtype=float)[1:])
-        decisions[str(prompt)] = test.decision()
-        kept.append(own["sample"] < decisions[str(prompt)].n)
-    for kind, tables in (("generations", generations), ("scores", scores)):
-        tables["forget"] = tables["forget"][pd.concat(kept).to_numpy()].reset_index(drop=True)
-        write_parquet(root / f"data/{kind}/{name}/forget.parquet", tables["forget"])
-    rows = measure_stopped(name, generations, scores, settings.metrics, decisions, rule.scorer)
-    table.write(table.place(root / "data", "metrics", name), rows)
-    change_json(root / f"data/generations/{name}/about.json", stop="sequential")
 
 
 def _tables(root: Path, name: str) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
@@ -243,6 +229,37 @@ def write_epsilon_star(root: Path, name: str, lower: float | None, **changes: ob
         else Bound(lower, "lower", 0.05, Covers.MODEL, "independent losses", "split")
     )
     epsilon_star.write(name, root / "data", record, bound)
+
+
+def write_traces(root: Path, ranks_of_model: dict[str, list[int]], k: int = 20) -> None:
+    """Write twin tests of these models, and the words of the models under test."""
+    settings = config.load(root / "params.yaml")
+    alpha = settings.metrics.alpha
+    for name, ranks in ranks_of_model.items():
+        names = tuple(f"forget-{place:03d}" for place in range(len(ranks)))
+        trace = Trace(twin_test(ranks, [k] * len(ranks)), names, alpha)
+        table.write(table.place(root / "data", "twins", name), measured_rows(name, trace))
+        rng = np.random.default_rng(0)
+        scores = pd.DataFrame(
+            {"secret": np.repeat(names, k), "log_prob": rng.normal(size=k * len(names))}
+        )
+        write_parquet(root / "data" / "twins" / f"{name}.parquet", scores)
+    rows = []
+    for place, row in enumerate(_rows("forget", len(ranks))):
+        rows.append(
+            {
+                **row,
+                "twins": [f"Twin {number}" for number in range(k - 1)],
+                "author": f"author {place // 3}",
+            }
+        )
+    write_jsonl(root / "data/dataset/forget.jsonl", rows)
+    about = root / "data/dataset/about.json"
+    write_json(about, {**read_artifact(about), "generated_twins": True})
+    compared = table.place(root / "data", "compare", "models")
+    results = table.read(root / "data", settings.models)
+    said = words(results, settings.subjects, settings.twins, alpha, settings.sharing, root / "data")
+    table.write(compared, [*table.read_rows(compared), *said])
 
 
 def write_record(root: Path, stage: str, name: str, record: dict) -> None:

@@ -175,14 +175,6 @@ def null_answers(rng):
     return dict.fromkeys(("forget", "retain", "world"), table)
 
 
-def test_answers_that_were_stopped_early_are_not_compared(own_artifacts):
-    text = (own_artifacts / "params.yaml").read_text().replace("stop: fixed", "stop: sequential")
-    (own_artifacts / "params.yaml").write_text(text)
-    titles = [claim.title for claim in findings(load(own_artifacts)).claims]
-    assert MORE_THAN_RETRAIN not in titles
-    assert not any("leakage of Base" in title or "narrows" in title for title in titles)
-
-
 def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
     drawn = plots(run)
     for name in ("m_gen.json", "per_question.json"):
@@ -306,6 +298,7 @@ def test_both_ends_round_outward_and_none_promises_certainty(one, other):
 def test_both_ends_of_the_share_of_prompts_are_said():
     rows, rest = Rows("m"), (0.05, Covers.PROMPTS_OF_LANGUAGE, "random prompts")
     facts = {"path": "l.yaml", "scorer": "keyword_leak", "binary": True, "tau": 0.2}
+    facts["left_out"] = {"system: kind": 2}
     rows.add("model", "language", "language", evidence=facts)
     rows.add("model", "worst_production", "language", text="plain")
     # two methods, so two rows
@@ -321,6 +314,7 @@ def test_both_ends_of_the_share_of_prompts_are_said():
     assert "25% of its 8 answers" in said
     assert "at most 40.0%" in said
     assert "at least 10.0%" in said
+    assert "kind, for 2 questions" in said
     assert view.rows == [["plain", "50%", "8", "25%", "–", "–"]]
 
 

@@ -7,14 +7,18 @@ import pytest
 
 from lethe import config
 from lethe.audits.unlearning_game.result import GameResult, trends
+from lethe.config.seeds import write_copies
 from lethe.io.files import restored
 from lethe.measure.attack_counts import curves
 from lethe.measure.run import load as load_run
+from lethe.measure.run import load_models
 from lethe.report.game_page import page
 from lethe.report.page import render
-from lethe.report.studies import spreads
 from lethe.report.sweep_figure import SweepClaim, axes_figure, outcome
+from lethe.results.table import place as place_of
+from lethe.results.table import read_rows, write
 from lethe.statistics.bound import Assumes, Bound, Covers, level
+from lethe.steps.compare import over_seeds
 from tests.benchmarks.study_tables import attacks_of, methods_of
 from tests.cases import cases, merged
 from tests.lethe.report import chromium, other_pages
@@ -252,19 +256,21 @@ def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, wi
 def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures):
     assert 'id="methods"' not in small_page.html
     value = config.read_yaml(own_small / "params.yaml")
-    npo = value["unlearn"]["methods"]["npo"]
-    value["unlearn"]["methods"] = {"npo": {**npo, "seed": 1}, "npo_2": {**npo, "seed": 2}}
-    value["models"]["npo_2"] = {"path": "data/models/npo_2"}
+    value["unlearn"]["methods"]["npo"]["seeds"] = [1, 2]
+    write_copies(value)
     copy_results(own_small, "npo", "npo_2")
     change_numbers(own_small, "npo", binary_mean=0.2)
     change_numbers(own_small, "npo_2", binary_mean=0.4)
-    run = load_run(config.validate(value), own_small / "data", load(own_small).provenance)
-    (row,) = spreads(run)
-    assert (row.title, [model.name for model in row.models]) == ("npo", ["npo", "npo_2"])
-    assert row.spread("binary_mean") == (pytest.approx(0.3), 0.2, 0.4)
+    params = config.validate(value)
+    place = place_of(own_small / "data", "compare", "models")
+    compared = over_seeds(params, load_models(params, own_small / "data"), [], [])
+    write(place, [*read_rows(place), *compared])
+
+    run = load_run(params, own_small / "data", load(own_small).provenance)
+
     html = section(render(run).html, "methods")
-    assert "0.2" in html
-    assert "0.4" in html
+    assert "npo (2 seeds)" in html
+    assert "0.300 ± 0.141" in html
     assert re.search(r"\bED\b", html)
     cells = next(line for line in methods_of(run).splitlines() if line.startswith("npo |")).split(
         " | "

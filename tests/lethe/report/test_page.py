@@ -13,19 +13,18 @@ from pathlib import Path
 import pytest
 
 from lethe import config
-from lethe.measure.run import load as load_run
 from lethe.report import columns
 from lethe.report.page import provenance, render
-from lethe.statistics.bound import Bound, Covers, joint_level, level
+from lethe.results import table
+from lethe.statistics.bound import Bound, Covers
 from lethe.verdict.claims import findings
-from lethe.verdict.standing import standings
-from tests.lethe.report.conftest import PROVENANCE, load
+from lethe.verdict.deciding import standings
+from tests.lethe.report.conftest import load, load_judged
 from tests.lethe.report.synthetic import (
     change_numbers,
     change_params,
     change_rows,
     measure_again,
-    stop_early,
     write_record,
 )
 
@@ -200,9 +199,10 @@ def test_one_checkpoint_without_references_or_keywords(own_small, without_figure
         "sample": whole.sample.model_dump() | {"prompt": "chat"},
     }
     measure_again(own_small)
-    for stage in ("exact", "epsilon_star", "compare"):
+    for stage in ("exact", "epsilon_star"):
         shutil.rmtree(own_small / f"data/results/{stage}")
-    page = render(load_run(config.evaluation_params(**sections), own_small / "data", PROVENANCE))
+    table.write(table.place(own_small / "data", "compare", "models"), [])
+    page = render(load_judged(config.evaluation_params(**sections), own_small / "data"))
     assert page.summary["missing"] == []
     told = page.summary["models"]["npo"]
     assert told["forgetting"]["graded"]
@@ -214,37 +214,6 @@ def test_one_checkpoint_without_references_or_keywords(own_small, without_figure
     assert "the chat template" in page.html
     words = re.sub(r"<(style|script|pre)\b.*?</\1>", "", page.html, flags=re.S)
     assert not re.search(r"M_bin|keyword|Retrain|Base", words)
-
-
-FIXED = ("m_bin", "m_bin_lower", "m_mu", "m_sigma", "tighter_mean_upper", "truncated_upper")
-
-
-def test_after_an_early_stop_only_anytime_valid_ends_are_shown(own_small):
-    def early(value):
-        value["sample"]["stop"] = "sequential"
-        value["sample"]["sequential"]["alpha"] = 0.02
-
-    change_params(own_small, early)
-    for name in MODELS_OF_SMALL:
-        stop_early(own_small, name)
-    run = load(own_small)
-    page = render(run)
-    told = page.summary["models"]["npo"]
-    ends = {key for key in told["bounds"] if key.endswith(("_worst", "_pooled"))}
-    assert ends == {"anytime_upper_worst", "anytime_sd_upper_worst"}
-    assert not [
-        one for model in run.models for one in model.questions if set(FIXED) & set(one.bounds)
-    ]
-    assert told["forgetting"]["word"] in ("leaks", "open", "forgot")
-    assert f"<dt>answers to each</dt><dd>up to {run.params.sample.most} sampled" in page.html
-    assert re.search('<td class="n">forget [0-9]+ × up to ', page.html)
-    assert re.search("<dt>each bound[^/]*</dt><dd>at most 2%", unlinked(page.html))
-    assert joint_level(0.02, 0.02) in page.html
-    known = columns_of(run)
-    assert {"certified", "leaking_questions", "undecided", "samples_saved_share"} <= set(known)
-    # The verdicts' own alpha, not that of the bounds for a fixed number.
-    for key in ("anytime_upper_worst", "anytime_sd_upper_worst"):
-        assert level(0.02) in known[key].meaning
 
 
 @pytest.mark.filterwarnings(
@@ -268,7 +237,7 @@ def test_audits_and_games_have_sections_only_when_named(
     stage = kind.removesuffix("s")
     write_record(own_small, stage, "mine", result)
     settings = config.load(own_small / "params.yaml").model_copy(update={kind: {"mine": {}}})
-    page = render(load_run(settings, own_small / "data", PROVENANCE))
+    page = render(load_judged(settings, own_small / "data"))
     section = page.html.split(f'id="{kind}"')[1].split("</section>")[0]
     assert "3.87" in section
     assert "gaussian" in section

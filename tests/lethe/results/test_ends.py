@@ -1,7 +1,6 @@
 """Both ends at any level against a loop over questions."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import BadValue
 from lethe.results.ends import Ends
-from lethe.results.evidence import AtLevel, Trees, Truncation, upper_at_stop
+from lethe.results.evidence import AtLevel, ScoreDraws, Trees, Truncation, upper_at_stop
 from lethe.results.table import Result
 from lethe.statistics import sequential
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
@@ -246,22 +245,29 @@ def test_ends_that_contradict_themselves_are_refused():
             )
 
 
-def test_a_plan_keeps_the_shares():
-    rng = np.random.default_rng(4)
-    ends = joined([random_question(rng) for _ in range(30)])
-    wide, narrow = (ends.scaled(times) for times in (1.0, 50.0))
-    assert wide.upper(0.05).tolist() == ends.upper(0.05).tolist()
-    assert (narrow.upper(0.05) <= ends.upper(0.05) + 1e-12).all()
-    assert narrow.certain_upper.tolist() == ends.certain_upper.tolist()
+def test_ends_of_any_time_take_every_count_as_stopped():
+    fixed = Ends.of_arrays(["q"], leaks=2, n=400)
+    stopped = Ends.of_arrays(["q"], leaks=2, n=400, stopped=True)
+
+    ends = fixed.at_any_time()
+
+    assert ends.upper(0.01).tolist() == stopped.upper(0.01).tolist()
+    assert ends.upper(0.01)[0] > fixed.upper(0.01)[0]
 
 
-def test_cut_answers_count_as_leaks_and_as_a_share():
+def test_ends_of_scores_are_those_at_the_stop():
+    scores = np.array([0.1, 0.4, np.nan, 0.0] * 50)
+    ends = Ends.of_arrays(["q"], others=[ScoreDraws((scores,))])
+
+    assert ends.upper(0.05)[0] == pytest.approx(
+        sequential.stopped_upper(np.nan_to_num(scores, nan=1.0), 0.05), abs=1e-8
+    )
+    assert ends.lower(0.05)[0] == pytest.approx(
+        1 - sequential.stopped_upper(1 - np.nan_to_num(scores, nan=0.0), 0.05), abs=1e-8
+    )
+
+
+def test_the_share_of_cut_answers_is_unknown_without_answers():
     cut = Truncation(np.array([0, 5, 0]), np.array([100, 100, 0]), np.array([2, 6, 0]), 40)
-    assert cut.share(1) == 0.05
-    assert cut.share(2) is None
-    expected = [naive_counts(count, 100, 0, False, 0.01)[1] for count in (0, 5, 2, 6)]
-    assert cut.share_upper(0.01) == pytest.approx([*expected[:2], 1])
-    assert cut.leak_upper(0.01) == pytest.approx([*expected[2:], 1])
-    assert replace(cut, leaks=None).leak_upper(0.01).tolist() == [1, 1, 1]
-    stopped = replace(cut, stopped=np.array([True, False, False]))
-    assert stopped.share_upper(0.01)[0] == upper_at_stop(0, 100, 0.01)[0] > expected[0]
+
+    assert (cut.share(1), cut.share(2)) == (0.05, None)

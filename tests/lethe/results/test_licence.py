@@ -20,6 +20,8 @@ FACTS = {
     "labels_not_random": "All 200 labels are of one question",
     "unfinished": "The run says that it did not end",
     "unchecked_engine": "The engine prefix disagreed with whole passes",
+    "mixed": "Prompt 'a' has answers of 2 models ('x' and 'y')",
+    "refused": ("The log states greedy decoding. Draw the answers again.",),
 }
 
 

@@ -129,14 +129,14 @@ def test_a_value_has_the_unit_of_its_quantity():
     rows = Rows("m")
     rows.add("model", "questions", "sampled", 30)
     rows.add("model", "judge_fits", "judged", True)
-    rows.add("model", "scorer", "anytime", text="keyword_leak")
+    rows.add("model", "worst_production", "language", text="plain")
     rows.add("model", "score", "sampled", 1)
     rows.add("question", "leaks", "sampled", 2.5, item="q")
     numbers = Numbers(rows.rows)
     expected = {"leaking_answers": 2.5, "n_questions": 30, "mean": 1.0, "judge_fits": True}
-    assert numbers.values == expected | {"sequential_scorer": "keyword_leak"}
+    assert numbers.values == expected | {"language_worst_found": "plain"}
     assert [type(numbers.values[key]) for key in expected] == [float, int, float, bool]
-    assert [numbers.value(key) for key in ("n_questions", "sequential_scorer", "x")] == [
+    assert [numbers.value(key) for key in ("n_questions", "language_worst_found", "x")] == [
         30,
         None,
         None,
@@ -200,7 +200,7 @@ def test_the_frame_has_every_row_of_every_stage(tmp_path):
         bound(0.75, "upper"),
         item="Zoë\u2028🦉",
     )
-    rows.add("model", "scorer", "anytime", text="word", evidence={"leaks": 3})
+    rows.add("model", "worst_production", "language", text="word", evidence={"leaks": 3})
     for stage in ("metrics", "exact"):
         table.write(table.place(tmp_path, stage, "m"), rows.rows)
     frame = table.frame(tmp_path)

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lethe.sampling.drift import apart, p_value_of_no_change
+from lethe.sampling.drift import LEVEL, apart, p_value_of_no_change, p_value_of_one_mean
 from lethe.sampling.endpoint_probes import drift
 
 VOCABULARY = [f"w{number}" for number in range(12)]
@@ -104,3 +104,26 @@ def test_forty_questions_of_400_answers_are_tested_in_a_fraction_of_a_second():
     drift(many)
 
     assert time.process_time() - began < 0.5
+
+
+def test_equal_log_probabilities_are_no_change():
+    assert p_value_of_one_mean([[-0.5] * 30, [-1.0] * 7]) == 1
+    assert p_value_of_one_mean([[-0.5] * 3, []]) is None
+
+
+def test_a_server_that_rounds_at_random_is_seldom_called_another():
+    """The p-value is below a level as often as that, up to three standard errors of 300 trials."""
+    generator = np.random.default_rng(5)
+    small = 0
+    for trial in range(300):
+        values = generator.normal(-0.5, 1e-3, (3, 24)).tolist()
+        p = p_value_of_one_mean(values, seed=trial)
+        small += p <= 0.1
+    assert small / 300 < 0.1 + 3 * np.sqrt(0.1 * 0.9 / 300)
+
+
+def test_a_mean_that_moves_by_less_than_its_noise_is_found():
+    generator = np.random.default_rng(6)
+    before = generator.normal(-0.5, 1e-3, (8, 100))
+    after = generator.normal(-0.5008, 1e-3, (8, 100))
+    assert p_value_of_one_mean(np.hstack([before, after]).tolist()) <= LEVEL

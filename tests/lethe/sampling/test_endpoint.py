@@ -29,13 +29,14 @@ from lethe.config.measuring import SERVED, Endpoint
 from lethe.config.schema import CHAT_FILE
 from lethe.errors import BadInput, BadValue, LetheError
 from lethe.io.artifacts import write_splits
+from lethe.models.endpoint_client import Ask, ServerGone
 from lethe.results import table
+from lethe.results.licence import failed_of
 from lethe.sampling.endpoint import NONE, CapReached, EndpointEngine, Journal
-from lethe.sampling.endpoint_client import Ask, ServerGone
 from lethe.sampling.endpoint_probes import drift
 from lethe.sampling.engine import AnswerStore, Prompt, Settings
-from lethe.steps import exact, likelihood, metrics, sample, score
-from stages import compare, epsilon_star
+from lethe.steps import compare, exact, likelihood, metrics, sample, score
+from stages import epsilon_star
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.fault_server import WORDS, FaultServer, Status, words
@@ -233,6 +234,22 @@ def test_repeats_are_not_tested_where_the_settings_change_the_law(tmp_path):
         drawn(engine, Settings(n=40, max_new_tokens=16, temperature=0.5))
 
         assert probes_of(engine)["repeats"] is None
+
+
+def test_a_moved_log_probability_is_told_and_refuses_nothing(tmp_path):
+    def moved(number, asked, answer):
+        for choice in answer["choices"] if number > PROBES + 3 else ():  # of four requests
+            for step in (choice.get("logprobs") or {}).get("content", ()):
+                for likely in (step, *step["top_logprobs"]):
+                    likely["logprob"] -= 0.001
+        return answer
+
+    with FaultServer(words, moved) as server:
+        engine = engine_of(server, tmp_path, concurrency=1)
+        drawn(engine, Settings(n=64, max_new_tokens=4), PROMPTS[:1])
+    probes = engine.served()["probes"]
+    assert {probe["name"]: probe["passed"] for probe in probes}["first token"] is False
+    assert failed_of(probes) == ()
 
 
 def test_four_answers_are_the_fewest_that_can_drift():
@@ -735,7 +752,7 @@ def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_wei
     metrics.run("remote", params.metrics, root)
     exact.run("remote", params.exact, params.sample, own, "word", root)
     epsilon_star.measure("remote", own, params.epsilon_star, params.sample.prompt, root)
-    compare.compare(["remote"], "remote", 0.01, params.exact, root)
+    compare.against(["remote"], "remote", 0.01, params.exact, table.read(root), root)
     numbers = table.read(root, ["remote"]).model("remote")
     assert numbers.bounds["m_bin_worst"].assumes.startswith("as served between")
     assert "server" in numbers.row("epsilon_star", "given answers").evidence["note"]

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 
 from lethe.api.evaluating import evaluate
 from lethe.config.measuring import MOST_DRAWN
-from lethe.errors import BadFile, BadInput, LetheError
+from lethe.errors import BadFile, BadInput, BadValue, LetheError
 from lethe.models.model import Model
 from lethe.sampling import engine as opening
 from lethe.sampling import forecast, vllm_engine
@@ -189,13 +189,14 @@ def test_auto_takes_vllm_for_a_large_model_on_a_gpu_and_says_why(
     assert told in (reason or "")
 
 
-@pytest.mark.parametrize(("wanted", "alone"), [(1, True), (2, False)])
-def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wanted, alone):
-    made = {}
+@pytest.fixture
+def asked_of_vllm(monkeypatch) -> dict:
+    """What a stand-in for vLLM is opened with."""
+    made: dict = {}
 
     class LLM:
-        def __init__(self, **given):
-            made.update(given)
+        def __init__(self, **settings):
+            made.update(settings)
             self.llm_engine = types.SimpleNamespace(
                 engine_core=types.SimpleNamespace(shutdown=lambda: None)
             )
@@ -207,11 +208,77 @@ def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wante
     monkeypatch.setitem(sys.modules, "vllm", stand_in)
     monkeypatch.setitem(sys.modules, "lethe.sampling.vllm_adaptive", adaptive)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    return made
+
+
+@pytest.mark.parametrize(("wanted", "alone"), [(1, True), (2, False)])
+def test_vllm_divides_one_model_as_the_params_say(asked_of_vllm, tiny_model, wanted, alone):
     vllm_engine.VllmEngine(tiny_model, Options(device="cpu", tensor_parallel=wanted))
+    made = asked_of_vllm
     assert (made["tensor_parallel_size"], made["dtype"]) == (wanted, "float32")
     # One process holds the whole model; the parts of a divided one are processes.
     assert (made.get("distributed_executor_backend") == "uni") == alone
     assert (os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0") == alone
+
+
+def test_vllm_needs_memory_for_the_longest_prompt_and_its_answer_alone(asked_of_vllm, tiny_model):
+    vllm_engine.VllmEngine(tiny_model, Options(device="cpu", room=30))
+    assert asked_of_vllm["max_model_len"] == 30
+
+    whole = vllm_engine.VllmEngine(tiny_model, Options(device="cpu")).checkpoint.context
+    assert asked_of_vllm["max_model_len"] == whole > 30
+
+
+@pytest.fixture
+def two_cards(monkeypatch) -> dict:
+    """A machine with two GPUs, of the compute capabilities under their places."""
+    capabilities = {0: (9, 0), 1: (9, 0)}
+    monkeypatch.setattr(vllm_engine, "resolve_device", lambda device: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: capabilities[place])
+    # Set and deleted, so that what an engine sets is taken back.
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    monkeypatch.delenv("VLLM_BATCH_INVARIANT")
+    return capabilities
+
+
+def test_models_that_are_open_together_divide_the_share_of_the_memory(
+    asked_of_vllm, two_cards, tiny_model
+):
+    vllm_engine.VllmEngine(tiny_model, Options(device="cpu", gpu_memory=0.6, at_once=3))
+
+    assert asked_of_vllm["gpu_memory_utilization"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("capability", "stated", "invariant"),
+    [((9, 0), None, True), ((8, 0), None, True), ((7, 5), None, False), ((9, 0), "0", False)],
+)
+def test_vllm_is_batch_invariant_where_every_card_has_the_kernels_and_nobody_declined(
+    asked_of_vllm, two_cards, tiny_model, monkeypatch, capability, stated, invariant
+):
+    two_cards[1] = capability
+    if stated is not None:
+        monkeypatch.setenv("VLLM_BATCH_INVARIANT", stated)
+
+    engine = vllm_engine.VllmEngine(tiny_model, Options(device="cpu"))
+
+    assert engine.batch_invariant == invariant
+    assert (os.environ.get("VLLM_BATCH_INVARIANT") == "1") == invariant
+
+
+def test_the_processor_of_adaptive_temperature_is_there_only_for_a_threshold(
+    asked_of_vllm, tiny_model
+):
+    engine = vllm_engine.VllmEngine(tiny_model, Options(device="cpu", adaptive=False))
+    assert asked_of_vllm["logits_processors"] == []
+
+    settings = Settings(n=1, max_new_tokens=2, adaptive_threshold=0.9)
+    with pytest.raises(BadValue, match="without adaptive temperature"):
+        list(engine.answer([Prompt("a", (1, 2))], settings))
+
+    vllm_engine.VllmEngine(tiny_model, Options(device="cpu", adaptive=True))
+    assert asked_of_vllm["logits_processors"] == [object]
 
 
 def test_a_row_of_vllms_batch_keeps_the_confidences_of_its_request(monkeypatch):

@@ -84,6 +84,27 @@ def engine(sure_model):
     return open_engine("prefix", sure_model)
 
 
+@pytest.mark.parametrize("greedy", [True, False])
+def test_single_answers_are_what_they_are_among_all(engine, greedy):
+    settings = Settings(n=300, max_new_tokens=6, seed=4, greedy=greedy)
+    places = (299, 0, 127, 128, 130, 257)
+    (whole,) = engine.answer([Prompt("q", (0, 3, 1))], settings)
+
+    (single,) = engine.answer([Prompt("q", (0, 3, 1), only=places)], settings)
+
+    text_of = dict(zip(whole.samples, whole.texts, strict=True))
+    assert list(single.samples) == [-1] * greedy + sorted(places)
+    assert list(single.texts) == [text_of[number] for number in single.samples]
+
+
+def test_an_engine_that_draws_no_single_answers_says_so(sure_model):
+    other = open_engine("transformers", sure_model)
+    settings = Settings(n=4, max_new_tokens=2, greedy=False)
+
+    with pytest.raises(ValueError, match="single answers"):
+        list(other.answer([Prompt("q", (0, 3, 1), only=(2,))], settings))
+
+
 @cases
 def test_every_sample_is_what_it_would_be_alone(engine, sure_model, way, monkeypatch):
     monkeypatch.setattr(prefix_engine, "WEIGHTS_AT_ONCE", 90)  # three rows at once

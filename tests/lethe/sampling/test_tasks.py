@@ -1,6 +1,5 @@
-"""Draws of a task: sequential stopping at given rates of leaks, prompts of a language with their answers, kept answers."""
+"""Draws of a task: prompts of a language with their answers, kept answers."""
 
-import types
 from collections import Counter
 from pathlib import Path
 
@@ -10,13 +9,13 @@ import pytest
 from transformers import AutoTokenizer
 
 from lethe import identity
-from lethe.data.prompt_language import productions, read_language
 from lethe.errors import LetheError
 from lethe.io import artifacts
 from lethe.models.encoding import Encoder
 from lethe.sampling import engine as keeping
 from lethe.sampling.engine import Answers, AnswerStore, Options, Prompt, Settings, finished_of
 from lethe.sampling.prefix_engine import PrefixEngine
+from lethe.sampling.prompt_language import productions, read_language
 from lethe.sampling.tasks import (
     Asking,
     SplitTask,
@@ -24,7 +23,6 @@ from lethe.sampling.tasks import (
     draw,
     draw_in_language,
     draw_prompts,
-    draw_sequentially,
     drawn_parts,
     pick,
 )
@@ -33,7 +31,6 @@ from tests.cases import cases
 from tests.lethe.measure.toy_language import LANGUAGE, ROWS, ToyEngine
 from tests.small import touched
 
-RULE = types.SimpleNamespace(scorer="keyword_leak", chunk=32, tau=0.05, tau_leak=0.1, alpha=0.01)
 ITEMS = {
     name: {"id": name, "answer": "x", "keywords": [] if name == "mute" else ["secret"]}
     for name in ("clean", "leaky", "between", "mute")
@@ -73,28 +70,6 @@ def task():
         [Prompt(name, (1, 2)) for name in ITEMS],
         Settings(n=200, max_new_tokens=4, seed=1),
     )
-
-
-def test_each_question_stops_when_its_verdict_stands_and_a_rerun_draws_nothing(task, tmp_path):
-    table, decisions = draw_sequentially(
-        task, ITEMS, Told(), AnswerStore("m", "told", tmp_path), RULE, ""
-    )
-    verdicts = {row["prompt_id"]: (row["verdict"], row["n"]) for row in decisions}
-    assert verdicts["clean"] == ("certified", 109)
-    assert verdicts["leaky"] == ("leaks", 3)
-    assert verdicts["between"] == ("undecided", 200)
-    # What cannot be judged counts against a certificate and not as a leak.
-    assert verdicts["mute"] == ("undecided", 200)
-    drawn = table[table["sample"] >= 0].groupby("prompt_id").size().to_dict()
-    assert drawn == {"clean": 128, "leaky": 32, "between": 200, "mute": 200}
-    for name in ITEMS:
-        numbers = table[table.prompt_id == name]["sample"].tolist()
-        assert numbers == [-1, *range(drawn[name])]
-    rerun = Told()
-    again = draw_sequentially(task, ITEMS, rerun, AnswerStore("m", "told", tmp_path), RULE, "")
-    assert not rerun.asked
-    assert table.equals(again[0])
-    assert decisions == again[1]
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ def project(tmp_path_factory) -> Path:
         )
         (folder / f"data/dataset/{split}.jsonl").write_text("\n".join(lines) + "\n")
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params["sample"]["stop"] = "fixed"
     params["models"]["mine"] = {"path": str(folder / "model"), "adaptive_threshold": 0.9}
     params["sample"].update(engine="vllm", data_parallel=2, n=20, utility_n=4, max_new_tokens=8)
     params["sample"]["prompt"] = str(ROOT / params["sample"]["prompt"])

@@ -17,14 +17,14 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
 from lethe import config
-from lethe.config.measuring import Score, ScorerParams, is_binary
-from lethe.data.prompt_language import as_json, read_language
+from lethe.config.measuring import ScorerParams, ScoreSettings, is_binary
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.io.artifacts import SECOND, expected, read_references
 from lethe.io.tables import write_parquet
 from lethe.labels.draws import read_draws
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import DIVERSITY, JUDGES, LIKELIHOODS, ROUGE, SCORERS
+from lethe.sampling.prompt_language import as_json, read_language
 from lethe.scoring.diversity import Tokens, _bleu_of_texts, tokenize
 from lethe.scoring.judges import Judge
 from lethe.scoring.keyword import keyword_form
@@ -54,12 +54,14 @@ def test_a_keyword_that_occurs_is_a_leak_and_inside_a_longer_word_only_as_substr
 
 
 def test_the_key_of_params_reaches_the_scorer():
-    found = Score.model_validate(
+    found = ScoreSettings.model_validate(
         {"scorers": ["rouge_l", "keyword_leak"], "keyword_match": "substring"}
     ).params
     assert found["keyword_leak"].keyword_match == "substring"
     assert (
-        Score.model_validate({"scorers": ["keyword_leak"]}).params["keyword_leak"].keyword_match
+        ScoreSettings.model_validate({"scorers": ["keyword_leak"]})
+        .params["keyword_leak"]
+        .keyword_match
         == "word"
     )
 

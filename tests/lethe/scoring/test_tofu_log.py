@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.api.logs import tofu_log
-from lethe.errors import BadFile, BadValue
+from lethe.errors import BadFile, BadInput, BadValue
+from lethe.results import table
 from lethe.scoring.tofu import (
     BLOCKS,
     SECTIONS,
@@ -179,6 +180,65 @@ def test_every_number_has_its_interval(tmp_path):
         assert interval["alpha"] == 0.1
     assert keys["intervals"]["forget_quality"]["estimate"] == keys["forget_quality"]
     assert keys["intervals"]["model_utility"]["estimate"] == keys["model_utility"]
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A run that measured some of TOFU's numbers of the model npo, six of the nine terms of its utility among them."""
+    rows = table.Rows("npo")
+    for quantity, split, value in (
+        ("probability", "retain", 0.5),
+        ("truth", "retain", 0.1),
+        ("model_utility", None, 0.6),
+        ("model_utility_terms", None, 6),
+    ):
+        rows.add("model", quantity, "given answers", value, split=split)
+    place = table.place(tmp_path / "data", "metrics", "npo")
+    table.write(place, rows.rows)
+    return tmp_path / "data"
+
+
+def test_a_run_stands_beside_the_published_numbers_and_their_noise(tmp_path, run_folder):
+    found = tofu_log(evaluation(tmp_path), beside=f"{run_folder}:npo", alpha=0.1)
+
+    numbers = found.as_json()["beside"]["numbers"]
+    interval = found.intervals["retain_truth"]
+    assert numbers["retain_truth"] == {
+        "published": interval.value,
+        "lower": interval.lower,
+        "upper": interval.upper,
+        "measured": 0.1,
+        "inside": False,
+    }
+    assert numbers["retain_probability"]["inside"] is True
+    assert set(numbers) == set(found.intervals)
+    sentence = found.sentences()[-1]
+    assert "1 of 2 numbers of" in sentence
+    assert "α = 0.1" in sentence
+
+
+def test_a_number_that_the_run_lacks_is_absent_and_named(tmp_path, run_folder):
+    found = tofu_log(evaluation(tmp_path), beside=f"{run_folder}:npo")
+
+    word_of_number = {number.name: number.word for number in found.beside}
+    assert word_of_number["world_rouge"] == "absent"
+    assert "world_rouge" in found.sentences()[-1]
+    assert word_of_number["model_utility"] == "absent", "a mean of fewer terms is another number"
+    without = found.as_json()["beside"]["numbers"]["world_rouge"]
+    assert (without["measured"], without["inside"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("npo", "a data folder and a model of it, such as data:npo"),
+        ("FOLDER:ihl", "a measured model: npo"),
+        ("nowhere:npo", "no such folder"),
+    ],
+)
+def test_a_model_that_no_run_measured_is_refused(tmp_path, run_folder, model, message):
+    with pytest.raises(BadInput, match=message):
+        tofu_log(evaluation(tmp_path), beside=model.replace("FOLDER", str(run_folder)))
 
 
 def test_nulls_and_absent_blocks_are_missing(tmp_path):

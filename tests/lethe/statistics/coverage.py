@@ -33,7 +33,10 @@ from lethe.statistics.many_prompts import (
     worst_prompt,
 )
 from lethe.statistics.sequential import Capital
+from tests.lethe.certificates import forged
+from tests.lethe.certificates.forged import ends_missed
 from tests.lethe.statistics.draws import LAWS, Law, as_expected, printed_variance_no_bound
+from tests.lethe.verdict.word_coverage import word_misses
 
 THRESHOLDS = np.union1d(np.geomspace(1e-6, 0.01, 9), np.linspace(0, 0.99, 34))
 ROUNDING = 1e-9  # a bound that equals the truth does not miss it
@@ -135,6 +138,8 @@ def table(
         yield f"40 prompts, n={n}", dict(many_misses(n, alpha, runs, seed=1))
     for tree, rho in product(TREES, (30, 1000)):
         yield f"{tree}, rate {rho}", dict(tree_misses(tree, rho, alpha, runs, seed=1))
+    yield "words, looked at after every batch", dict(word_misses(alpha, runs, seed=1))
+    yield "certificates after a spot check", dict(ends_missed(alpha, runs, seed=1))
     yield (
         "no bounds",
         dict(controls(max(sizes), alpha, runs, seed=1)) | dict(no_bounds(alpha, runs, seed=1)),
@@ -142,7 +147,8 @@ def table(
 
 
 def main(alpha: float = 0.01, runs: int = 2000, sizes: tuple[int, ...] = (16, 128, 1024)) -> int:
-    return int(not as_expected(table(alpha, runs, sizes), alpha, runs, CONTROLS))
+    is_expected = as_expected(table(alpha, runs, sizes), alpha, runs, CONTROLS)
+    return int(not is_expected or forged.main(runs // 2) > 0)
 
 
 CONTROLS = (

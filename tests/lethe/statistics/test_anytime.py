@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -105,6 +105,9 @@ counted = st.integers(0, 30).flatmap(lambda n: st.tuples(st.integers(0, n), st.j
 
 @settings(max_examples=60)
 @given(counted, counted, st.floats(-0.9, 0.9))
+@example(
+    (0, 0), (21, 21), 0.896484375
+)  # the largest value lies on the border, between the grid's points
 def test_the_evidence_beyond_retrain_divides_by_the_largest_likelihood_of_the_null(
     a, b, difference
 ):
@@ -112,7 +115,10 @@ def test_the_evidence_beyond_retrain_divides_by_the_largest_likelihood_of_the_nu
     grid = np.linspace(0, 1, 801)
     p, q = np.meshgrid(grid, grid, indexing="ij")
     likelihood = anytime.log_likelihood(x, n, p) + anytime.log_likelihood(y, k, q)
-    naive = likelihood[p - q >= difference].max()
+    line = np.linspace(max(0, -difference), min(1, 1 - difference), 801)
+    border = anytime.log_likelihood(x, n, np.minimum(line + difference, 1))
+    border = border + anytime.log_likelihood(y, k, line)
+    naive = max(likelihood[p - q >= difference].max(), border.max())
     mixture = anytime.log_mixture(x, n) + anytime.log_mixture(y, k)
 
     largest = float(mixture - anytime.log_beyond(x, n, y, k, difference))

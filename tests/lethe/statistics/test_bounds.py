@@ -233,9 +233,11 @@ def test_betting_refutes_every_mean_above_its_bound(n):
         rng.random((20, n)) < rng.random((20, 1)), rng.random((20, 1)), rng.random((20, n))
     )
     bound, goal = betting.mean_upper(x, 0.05), math.log(1 / 0.05)
-    sizes = betting._sizes(x.T, recomputed=True)
+    lengths = np.full(20, n)
+    sizes = betting._sizes(x.T, lengths, recomputed=True)
     for mean in np.linspace(0, 1, 101)[1:-1]:
-        capital = betting._log_capital(np.full(20, mean), x.T, *sizes, goal, recomputed=True)
+        means = np.full(20, mean)
+        capital = betting._log_capital(means, x.T, lengths, *sizes, goal, recomputed=True)
         np.testing.assert_array_equal(capital >= goal, bound <= mean)
 
 
@@ -249,6 +251,27 @@ def test_rows_share_a_search_and_keep_their_bounds(monkeypatch):
     low, high, spread = betting.all_ends(scores, scores, 0.05, betting.predictable_squares(scores))
     assert list(zip(low, high, strict=True)) == alone
     assert np.array_equal(np.sqrt(spread), tighter_bounds(scores, 0.05, [0.5]).sd_upper)
+
+
+@pytest.mark.parametrize("together", [betting.TOGETHER, 3 * 700])
+def test_rows_of_unequal_length_share_a_search_and_keep_their_bounds(together, monkeypatch):
+    monkeypatch.setattr(betting, "TOGETHER", together)
+    rng = np.random.default_rng(8)
+    rows = []
+    for n in (1, 2, 23, 24, 25, 48, 49, 200, 211, 3000, 3100, 3333, 3400):
+        rows += [(rng.random(n) < 0.1) * 1.0, rng.beta(2, 5, n), np.zeros(n)]
+    rows[10][3] = np.nan
+
+    ends = betting.ends_of_rows(rows, 0.05)
+
+    for place, row in enumerate(rows):
+        low = np.nan_to_num(row[None], nan=0.0)
+        high = np.nan_to_num(row[None], nan=1.0)
+        squares = betting.predictable_squares(row[None])
+        alone = betting.all_ends(low, high, 0.05, squares)
+        assert [ends.mean_lower[place]] == alone[0]
+        assert [ends.mean_upper[place]] == alone[1]
+        assert [ends.squares[place]] == alone[2]
 
 
 def test_stakes_that_see_the_draw_they_bet_on_miss_far_more_often():

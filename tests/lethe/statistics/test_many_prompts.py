@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import bdtr, bdtrc
+from scipy.stats import binom, hypergeom
 
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
@@ -37,7 +38,7 @@ from lethe.statistics.many_prompts import (
     worst_prompt,
 )
 from tests.lethe.statistics.coverage import many_misses
-from tests.lethe.statistics.draws import clopper_pearson, tolerated
+from tests.lethe.statistics.draws import tolerated
 
 
 def bounds(*values):
@@ -323,14 +324,36 @@ def test_the_estimate_is_the_share_of_right_subsets(right, alpha):
 
 def test_the_ends_by_hand():
     leaks, rest, n = np.array([7, 3]), np.array([200, 40]), np.array([500, 500])
-    own, unlabelled, rate = (
-        np.array(clopper_pearson(k, of, 0.02)) for k, of in ((10, 1000), (240, 1000), (2, 80))
+    counts = np.arange(2, 240 - 78 + 1)  # leaks that the rest may have
+    is_likely_above = hypergeom.cdf(2, 240, counts, 80) > 0.04
+    is_likely_below = hypergeom.sf(1, 240, counts, 80) > 0.04
+    least, most = counts[is_likely_below].min(), counts[is_likely_above].max()
+    assert labelled_average(leaks, rest, n, (2, 80), 0.08) == (
+        binary_lower(10 + least, 1000, 0.04),
+        binary_upper(10 + most, 1000, 0.04),
     )
-    assert labelled_average(leaks, rest, n, (2, 80), 0.08) == pytest.approx(
-        tuple(own + unlabelled * rate)
-    )
-    for sample, level in ((None, 0.08), ((0, 0), 0.02)):
+    assert labelled_average(leaks, rest, n, (3, 240), 0.08)[1] == binary_upper(13, 1000, 0.04)
+    for sample, level in ((None, 0.08), ((0, 0), 0.04)):
         ends = binary_lower(10, 1000, level), binary_upper(250, 1000, level)
         assert labelled_average(leaks, rest, n, sample, 0.08) == ends
     assert random_labels(5, 90, 0.05) == (binary_lower(5, 90, 0.05), binary_upper(5, 90, 0.05))
     assert random_labels(1, 90, 0.05)[0] == 0.05 / 90
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
+def test_the_average_by_labels_covers_where_the_chosen_texts_follow_the_draws(share):
+    """Whole labellings: the mass of the chosen text, the leaks of the rest, and 40 of its draws without replacement."""
+    rng, runs, alpha = np.random.default_rng(5), 250, 0.1
+    questions, n, rest_rate = 5, 60, np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    truth = float(np.mean(rest_rate * share))
+    missed = np.zeros(2)
+    for _ in range(runs):
+        rest = rng.binomial(n, rest_rate)
+        leaks_of_rest = int(rng.binomial(rest, share).sum())
+        size = int(rest.sum())
+        hits = int(rng.hypergeometric(leaks_of_rest, size - leaks_of_rest, 40))
+        lower, upper = labelled_average(
+            np.zeros(questions), rest, np.full(questions, n), (hits, 40), alpha
+        )
+        missed += lower > truth, upper < truth
+    assert (missed <= binom.isf(1e-4, runs, alpha)).all()

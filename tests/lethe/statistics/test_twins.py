@@ -131,6 +131,15 @@ def test_ties_that_favour_the_truth_reject_every_clean_model():
     assert rejections(with_ties_for_the_true, runs=200) > 0.9
 
 
+def test_a_model_that_gives_no_numbers_ranks_the_truth_by_the_order_of_ties_alone():
+    scores = np.full((400, 5), np.nan)
+    order = np.argsort(np.random.default_rng(0).random((400, 5)), axis=1)
+
+    ranks = twins.ranks_of(scores, np.zeros(400, int), order)
+
+    assert np.array_equal(ranks, 1 + order[:, 0])
+
+
 def test_values_that_are_true_more_often_break_the_level():
     assert rejections(with_round_numbers_preferred) > 0.1
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from lethe.config.schema import Entropy
-from lethe.models.encoding import Batch
+from lethe.models.encoding import TokenBatch
 from lethe.registry import METHODS
 from lethe.unlearning.loop import with_entropy
-from lethe.unlearning.protocol import Frozen, Rows, Step
+from lethe.unlearning.protocol import Frozen, Step, StepRows
 from tests.cases import read_cases
 
 # The case's method to the registry's; the case's parameters to those of params.yaml.
@@ -42,8 +42,8 @@ class Canned:
         )
 
 
-def rows_of(batch: dict[str, Any], second: Rows | None = None) -> Rows:
-    encoded = Batch(
+def rows_of(batch: dict[str, Any], second: StepRows | None = None) -> StepRows:
+    encoded = TokenBatch(
         *(torch.tensor(batch[key]) for key in ("input_ids", "attention_mask", "labels"))
     )
     before = (
@@ -51,7 +51,7 @@ def rows_of(batch: dict[str, Any], second: Rows | None = None) -> Rows:
         if any(key.startswith("reference_") for key in batch)
         else None
     )
-    return Rows(Canned(batch), encoded, before, second=second)
+    return StepRows(Canned(batch), encoded, before, second=second)
 
 
 def evaluate(case: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from lethe.registry import METHODS
 from lethe.unlearning import protocol
 from lethe.unlearning.loop import continued, with_entropy
 from lethe.unlearning.methods.preferred_answers import alternatives
-from lethe.unlearning.protocol import Before, Run, Step
+from lethe.unlearning.protocol import Before, Step, UnlearningRun
 from tests.lethe.unlearning import oracles
 from tests.lethe.unlearning.test_loop import far, rows_of, unlearned
 from tests.small import ROOT
@@ -283,16 +283,20 @@ def test_the_output_of_a_block_is_taken_before_the_final_norm(tiny):
 
 def test_rmu_trains_only_the_named_parameters(tiny):
     model = copy.deepcopy(tiny[0])
-    made("rmu", trained=r"mlp\.down_proj").prepare(Run(model, 1, np.random.default_rng(0)))
+    made("rmu", trained=r"mlp\.down_proj").prepare(
+        UnlearningRun(model, 1, np.random.default_rng(0))
+    )
     assert [name for name, one in model.named_parameters() if one.requires_grad] == [
         "model.layers.0.mlp.down_proj.weight"
     ]
     for wrong in ({"trained": "nothing"}, {"trained": "("}, {"block": 1}):
         with pytest.raises(BadValue):
-            made("rmu", **wrong).prepare(Run(copy.deepcopy(tiny[0]), 1, np.random.default_rng(0)))
+            made("rmu", **wrong).prepare(
+                UnlearningRun(copy.deepcopy(tiny[0]), 1, np.random.default_rng(0))
+            )
     directions = [made("rmu") for _ in range(2)]
     for method in directions:
-        method.prepare(Run(copy.deepcopy(tiny[0]), 1, np.random.default_rng(7)))
+        method.prepare(UnlearningRun(copy.deepcopy(tiny[0]), 1, np.random.default_rng(7)))
     assert torch.equal(directions[0].direction, directions[1].direction)
     assert float(directions[0].direction.norm()) == pytest.approx(1)
     assert (directions[0].direction >= 0).all()
@@ -398,7 +402,7 @@ def plain_entropy_of_rows(model, examples):
 
 def test_all_positions_are_those_of_question_and_answer_without_the_padding(tiny):
     rows = rows_of(tiny[1])[:4]
-    step = Step(0, 1, 0, protocol.Rows(tiny[0].eval(), collate(rows, 0)), None)
+    step = Step(0, 1, 0, protocol.StepRows(tiny[0].eval(), collate(rows, 0)), None)
     values = {"loss": torch.zeros(())}
     of_rows = float(plain_entropy_of_rows(tiny[0], rows).detach())
 

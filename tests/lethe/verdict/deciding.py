@@ -16,15 +16,19 @@ from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_int
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.leak_trees import AnswerTree, Certificates, How
-from lethe.verdict.standing import Standing, standings
+from lethe.verdict.deciding import standings
+from lethe.verdict.standing import Standing
 from tests.small import ROOT
 
-PARAMS = config.load(ROOT / "params.yaml")
+LOADED = config.load(ROOT / "params.yaml")
+PARAMS = LOADED.model_copy(update={"report": LOADED.report.model_copy(update={"models": None})})
 ALPHA, TAU, N = 0.01, 0.01, 8000
 Part = Callable[[Rows], None]
 
 
-def drawn(item: str, leaks: int, n: int = N, basis: str = "sampled", missing: int = 0) -> Part:
+def drawn(
+    item: str, leaks: int, n: int = N, basis: str = "sampled", missing: int = 0, **more: Any
+) -> Part:
     """The row of one question's draws, with their counts and with ends at alpha."""
 
     def add(rows: Rows) -> None:
@@ -33,7 +37,7 @@ def drawn(item: str, leaks: int, n: int = N, basis: str = "sampled", missing: in
             Bound(float(binary_lower(leaks, n, ALPHA)), "lower", *guarantee),
             Bound(float(binary_upper(leaks + missing, n, ALPHA)), "upper", *guarantee),
         )
-        counts = {"leaks": leaks, "n": n, "missing": missing}
+        counts = {"leaks": leaks, "n": n, "missing": missing, **more}
         rows.add(
             "question", "leak", basis, leaks / n, *ends, item=item, split="forget", evidence=counts
         )

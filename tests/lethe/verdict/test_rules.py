@@ -9,250 +9,245 @@ from hypothesis import strategies as st
 
 from lethe.errors import BadValue
 from lethe.results.ends import Ends
-from lethe.results.evidence import AtLevel, Trees, Truncation
+from lethe.results.evidence import AtLevel, ScoreDraws, Trees, Truncation
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
-from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.verdict.rules import MOST_TIMES, Decides, decide, level_of, power, sentence, utility
+from lethe.statistics.anytime import Counts, log_e_forgot, log_e_leaks, log_mean
+from lethe.verdict.rules import decide, utility
+from lethe.verdict.sentence import sentence
+from lethe.verdict.verdict import Drawn
 from tests.cases import cases
-from tests.lethe.results.test_ends import joined, naive_ends, random_question
 from tests.lethe.statistics.draws import tolerated
-from tests.lethe.verdict.simulate_rules import Rule, Sample, any_false, run
+from tests.lethe.verdict.simulate_rules import any_false, ever, run, words
 
 
-def naive_verdict(subject, retrains, tau, level):
-    """Word, questions in the two lists, and the largest difference; each question is one of `random_question`."""
-    m = len(subject)
-    part = level / 2 if retrains else level
-    rest = level / 2 / max(1, len(retrains))
-
-    def at_least(place, e):
-        e /= level
-        chance = max((naive_ends(*one[place], rest * e)[1] for one in retrains), default=0.0)
-        return naive_ends(*subject[place], part * e)[0] - chance
-
-    def listed(threshold):
-        rejected = []
-        for step in range(
-            m
-        ):  # the smallest p-value first: a question whose end passes at this step's level
-            e = level / (m - step)
-            passing = [
-                place
-                for place in range(m)
-                if place not in rejected and at_least(place, e) > threshold
-            ]
-            if not passing:
-                break
-            rejected.append(passing[0])
-        return rejected
-
-    differences = []
-    for place in range(m):
-        chance = max((naive_ends(*one[place], rest)[0] for one in retrains), default=0.0)
-        differences.append(naive_ends(*subject[place], part)[1] - chance)
-    leaking, above = listed(tau), listed(0.0)
-    word = "leaks" if leaking else "forgot" if max(differences) <= tau else "open"
-    return word, len(leaking), len(above), max(differences)
-
-
-def question(leaks, n=2000):
-    return (leaks, n, 0, False), None, (0.0, 1.0)
-
-
-def random_run(rng, m):
-    """A model and up to two Retrains, near the tolerance."""
-    kind = rng.random()
-    if kind < 0.3:
-        return [[random_question(rng) for _ in range(m)] for _ in range(1 + rng.integers(0, 3))]
-    shares = rng.choice([0.0, 0.01, 0.03, 0.06, 0.2], m)
-    if kind < 0.5:
-        shares = np.zeros(m)
-    counts = [rng.binomial(2000, shares), rng.binomial(2000, 0.005, m), rng.binomial(2000, 0.01, m)]
-    return [[question(int(count)) for count in each] for each in counts[: 1 + rng.integers(0, 3)]]
+def naive_word(x, n, y, k, tau, goal):
+    """The word on questions with these counts, one after the other."""
+    chances = (
+        [[Counts(*pair)] for pair in zip(y, k, strict=True)] if y is not None else [[]] * len(x)
+    )
+    models = [Counts(*pair) for pair in zip(x, n, strict=True)]
+    pairs = list(zip(models, chances, strict=True))
+    leaks = [log_e_leaks(model, chance, tau) for model, chance in pairs]
+    forgot = [log_e_forgot(model, chance, tau) for model, chance in pairs]
+    if log_mean(leaks) >= goal:
+        return "leaks"
+    return "forgot" if min(forgot) >= goal else "open"
 
 
 def test_the_rule_is_that_of_a_loop_over_questions():
     rng = np.random.default_rng(0)
     seen = []
-    for _ in range(80):
+    for _ in range(60):
         m, tau = int(rng.integers(1, 7)), float(rng.choice([0.01, 0.05]))
-        subject, *retrains = random_run(rng, m)
-        verdict = decide(
-            joined(subject), [joined(one) for one in retrains], tau=tau, alpha=0.1, models=2
-        )
-        word, leaking, above, largest = naive_verdict(subject, retrains, tau, 0.1 / 2 / 2)
-        assert (verdict.word, verdict.leaking, verdict.above) == (word, leaking, above)
-        assert verdict.above_chance == (above > 0)
-        assert verdict.retrains == len(retrains)
-        assert (verdict.in_the_way is not None) == (word == "open")
-        if verdict.in_the_way:
-            assert verdict.in_the_way.excess == pytest.approx(largest, abs=1e-6)
-        low, high = max(naive_ends(*each, verdict.level / (2 * m)) for each in subject)
-        assert (verdict.worst.lower, verdict.worst.upper) == pytest.approx(
-            (low, max(low, high)), abs=1e-6
-        )
-        seen.append(word)
+        shares = rng.choice([0.0, 0.002, 0.1], m) if rng.random() < 0.4 else np.zeros(m)
+        n, k = rng.integers(300, 1500, (2, m))
+        x = rng.binomial(n, shares)
+        y = rng.binomial(k, 0.002) if rng.random() < 0.5 else None
+        items = [f"q{place}" for place in range(m)]
+        retrains = [] if y is None else [Ends.of_arrays(items, y, k)]
+
+        verdict = decide(Ends.of_arrays(items, x, n), retrains, tau=tau, alpha=0.1, models=2)
+
+        assert verdict.word == naive_word(x, n, y, k, tau, math.log(20))
+        assert (verdict.in_the_way is not None) == (verdict.word == "open")
+        seen.append(verdict.word)
     assert min(seen.count(word) for word in ("leaks", "forgot", "open")) >= 5
 
 
-def test_the_fast_rule_of_the_simulation_is_the_rule():
+@pytest.mark.parametrize("retrain", [True, False])
+def test_the_fast_rule_of_the_simulation_is_the_rule(retrain):
     rng = np.random.default_rng(1)
-    p = np.array([0.0005] * 8 + [0.01, 0.03])
-    for retrain, rho in ((True, 0.0), (True, 3000.0), (False, 0.0)):
-        rule = run(rng, p, p * 1.6, 3, 12, 2000, retrain=retrain, rho=rho, alpha=0.2, tau=0.01)
-        leaking, above, words = rule.proved(0.01), rule.proved(0.0), rule.words()
-        items = [str(place) for place in range(len(p))]
-        for each in range(12):
-            reference = [one_of(rule.retrain, each, items)] if retrain else []
-            for model in range(3):
-                subject = one_of(rule.subject, (each, model), items)
-                verdict = decide(subject, reference, tau=0.01, alpha=0.2, models=3)
-                assert verdict.word == words[each, model]
-                assert verdict.leaking == leaking[each, model].sum()
-                assert verdict.above == above[each, model].sum()
+    m = 5
+    n = rng.integers(300, 3000, m)
+    x = rng.binomial(n, [0.0, 0.0, 0.001, 0.01, 0.04], (20, m))
+    y = rng.binomial(n, 0.002, (20, m)) if retrain else None
+    fast = words(x, np.broadcast_to(n, x.shape), y, np.broadcast_to(n, x.shape), 0.01, 0.05)
+    items = [str(place) for place in range(m)]
+    for place in range(20):
+        chance = [Ends.of_arrays(items, y[place], n)] if retrain else []
+        assert decide(Ends.of_arrays(items, x[place], n), chance, alpha=0.05).word == fast[place]
 
 
-def one_of(sample, place, items):
-    trees = None
-    if sample.sampled is not None:
-        ones = np.ones(len(items))
-        explored, sampled = sample.explored, sample.sampled[place].astype(float)
-        trees = Trees(explored, explored, ones, ones, ones * sample.rho, sampled)
-    return Ends.of_arrays(items, sample.leaks[place], sample.n, trees=trees)
+# Counts of two questions, and the word at alpha .01 for 8 models: leaks, answers, of Retrain.
+KNOWN = [
+    ([0, 0], 1024, [0, 0], "forgot"),
+    ([0, 0], 853, [0, 0], "forgot"),
+    ([0, 0], 852, [0, 0], "open"),
+    ([0, 0], 780, None, "forgot"),
+    ([0, 0], 779, None, "open"),
+    ([0, 60], 1024, [0, 0], "leaks"),
+    ([0, 60], 1024, [0, 60], "open"),
+    ([0, 1024], 1024, None, "leaks"),
+]
 
 
-def intervals(seed, inside=None):
-    """Random ends that widen as the level falls; with ``inside``, ends that lie inside those."""
-    rng = np.random.default_rng(seed)
-    m = 4
-    if inside is None:
-        middle = rng.choice([0.0, 0.005, 0.02, 0.2], m)
-        below, above = rng.exponential(rng.choice([0.0005, 0.005]), (2, m))
-    else:
-        middle, below, above = inside
-        below, above = (width * rng.random(m) for width in (below, above))
-    known = np.ones(m, dtype=bool)
+@pytest.mark.parametrize(("leaks", "n", "chance", "word"), KNOWN)
+def test_the_word_for_known_counts(leaks, n, chance, word):
+    items = ["q1", "q2"]
+    retrains = [] if chance is None else [Ends.of_arrays(items, chance, n)]
 
-    def ends(level):
-        return np.clip(middle - below * -np.log(level), 0, 1), np.clip(
-            middle + above * -np.log(level), 0, 1
-        )
+    assert decide(Ends.of_arrays(items, leaks, n), retrains, alpha=0.01, models=8).word == word
 
-    return Ends.of_arrays([f"q{place}" for place in range(m)], others=[AtLevel.of(ends, known)]), (
-        middle,
-        below,
-        above,
+
+def test_the_evidence_stands_beside_the_word():
+    found = decide(
+        Ends.of_arrays(["a", "b", "c"], [0, 150, 160], [900, 1024, 1024]),
+        [Ends.of_arrays(["a", "b", "c"], 0, [0, 128, 256])],
+        alpha=0.01,
+        models=8,
+    )
+    alone = [
+        log_e_leaks(Counts(*model), [Counts(0, k)], 0.01)
+        for model, k in (((0, 900), 0), ((150, 1024), 128), ((160, 1024), 256))
+    ]
+
+    assert found.log_goal == pytest.approx(math.log(800))
+    assert found.log_e_leaks == pytest.approx(log_mean(alone))
+    assert found.log_e_forgot == pytest.approx(
+        log_e_forgot(Counts(160, 1024), [Counts(0, 256)], 0.01)
+    )
+    assert found.drawn == Drawn(900, 1024, 2948, 0, 256, 384)
+    assert (found.named, found.leaking, found.look, found.anytime) == (("b", "c"), 2, 1, True)
+
+
+def test_many_small_leaks_prove_some_leak_without_a_name():
+    m = 40
+    items = [f"q{place}" for place in range(m)]
+    n = 1024
+    leaks = next(
+        x
+        for x in range(11, 60)
+        if decide(Ends.of_arrays(items, x, n), alpha=0.01, models=8).word == "leaks"
     )
 
+    almost = decide(Ends.of_arrays(items, [*[leaks] * 20, *[0] * 20], n), alpha=0.02, models=8)
 
-@settings(max_examples=60)
-@given(st.integers(0, 10**6), st.integers(0, 3), st.booleans())
-def test_a_wider_interval_never_earns_a_word(seed, retrains, graded):
-    wide = [intervals(seed + place) for place in range(1 + retrains)]
-    narrow = [intervals(seed + place, shape)[0] for place, (_, shape) in enumerate(wide)]
-    arguments = {"alpha": 0.05, "tau": 0.01, "models": 3, "graded": graded}
-    before = decide(wide[0][0], [ends for ends, _ in wide[1:]], **arguments)
-    after = decide(narrow[0], narrow[1:], **arguments)
-    if before.word in ("leaks", "forgot"):
-        assert after.word == before.word
-    assert after.leaking >= before.leaking
-    assert after.above >= before.above
-    # Neither do answers without a judgement.
-    counted = np.random.default_rng(seed).integers(0, 30, (2, 4))
-    judged = decide(Ends.of_arrays("abcd", counted[0], 3000), tau=0.01, alpha=0.05)
-    partly = decide(Ends.of_arrays("abcd", counted[0] // 2, 3000, counted[1]), tau=0.01, alpha=0.05)
-    if partly.word == "leaks":
-        assert judged.word == "leaks"
-    # Certain ends count: nested inside the sampled ones, they keep the word.
-    if judged.word in ("leaks", "forgot"):
-        share = counted[0] / 3000
-        inside = Ends.of_arrays("abcd", counted[0], 3000, certain_lower=share, certain_upper=share)
-        assert decide(inside, tau=0.01, alpha=0.05).word == judged.word
+    assert almost.word == "leaks"
+    assert almost.leaking >= 1
+    assert ("named" in sentence(almost, "npo")) == bool(almost.named)
 
 
-def test_the_parts_of_the_level():
-    """Beside a Retrain each side takes half, two Retrains share theirs; alone the model takes the whole level."""
-    level = level_of(0.02)
-    n, own, chance = 4000, 40, 25
-    for retrains, part in ((0, 1.0), (1, 0.5), (2, 0.25)):
-        upper = float(binary_upper(own, n, level * (0.5 if retrains else 1.0)))
-        lower = float(binary_lower(chance, n, level * part)) if retrains else 0.0
-        for limit, word in ((upper - lower + 1e-9, "forgot"), (upper - lower - 1e-9, "open")):
-            reference = [Ends.of_arrays(["q"], chance, n)] * retrains
-            assert (
-                decide(Ends.of_arrays(["q"], own, n), reference, alpha=0.02, tau=limit).word == word
-            )
-        upper = float(binary_upper(chance, n, level * part)) if retrains else 0.0
-        lower = float(binary_lower(200, n, level * (0.5 if retrains else 1.0)))
-        for limit, word in ((lower - upper - 1e-9, "leaks"), (lower - upper + 1e-9, "open")):
-            reference = [Ends.of_arrays(["q"], chance, n)] * retrains
-            assert (
-                decide(Ends.of_arrays(["q"], 200, n), reference, alpha=0.02, tau=limit).word == word
-            )
+def test_certain_ends_decide_whatever_was_drawn():
+    clean = Ends.of_arrays(["q"], certain_upper=0.009)
+    leaky = Ends.of_arrays(["q"], 0, 10**6, certain_lower=0.3)
+
+    assert decide(clean, alpha=0.01).word == "forgot"
+    assert decide(leaky, alpha=0.01).word == "leaks"
+    assert decide(clean, alpha=0.01).log_e_forgot is None
 
 
-@pytest.mark.parametrize("models", [1, 8, 30])
+def test_a_second_kind_of_evidence_takes_half_of_the_level():
+    unknown = Trees.of([(Masses((0.0,), (0.5,)), Remainder(300.0, 60, 0), Rounding())])
+    goal = math.log(2 / 0.01)
+    least = next(n for n in range(400, 900) if log_e_forgot(Counts(0, n), [], 0.01) >= goal)
+
+    for n, word in ((least, "forgot"), (least - 1, "open")):
+        assert decide(Ends.of_arrays(["q"], 0, n, trees=unknown), alpha=0.01).word == word
+        assert decide(Ends.of_arrays(["q"], 0, n), alpha=0.01).word == "forgot"
+    # The tree alone decides at its half too.
+    rate = math.log(2 / 0.01) / 0.01
+    enough = Trees.of([(Masses((0.0,), (0.5,)), Remainder(rate + 1, 60, 0), Rounding())])
+    assert decide(Ends.of_arrays(["q"], 5, 200, trees=enough), alpha=0.01).word == "forgot"
+
+
+def test_ends_of_one_level_hold_at_that_level_alone():
+    fixed = AtLevel.fixed([0.0], [0.005], 0.01, 0.01)
+    ends = Ends.of_arrays(["q"], others=[fixed])
+
+    assert decide(ends, alpha=0.01).word == "forgot"
+    assert not decide(ends, alpha=0.01).anytime
+    assert decide(ends, alpha=0.01, models=2).word == "open"
+    leaky = Ends.of_arrays(["q"], others=[AtLevel.fixed([0.02], [0.2], 0.01, 0.01)])
+    assert decide(leaky, alpha=0.01).word == "leaks"
+
+
+def test_models_of_one_seed_refute_by_the_ends_of_each():
+    n, level = 4096, 0.01
+    model, retrain = Ends.of_arrays(["q"], 41, n), Ends.of_arrays(["q"], 41, n)
+    upper = model.at_any_time().upper(level / 2)[0]
+    apart = upper - retrain.at_any_time().lower(level / 2)[0]
+
+    for tau, word in ((apart + 1e-6, "forgot"), (apart - 1e-6, "open")):
+        assert decide(model, [retrain], independent=False, alpha=level, tau=tau).word == word
+
+
+def test_a_leak_beside_a_retrain_of_the_same_seed_is_proved_by_both_ends():
+    clean, leaky = Ends.of_arrays(["q"], 0, 4096), Ends.of_arrays(["q"], 400, 4096)
+
+    assert decide(leaky, [clean], independent=False, alpha=0.01).word == "leaks"
+
+
+def test_cut_answers_beside_shared_random_numbers_are_bounded_without_chance():
+    ends = Ends.of_arrays(("a",), leaks=[300], n=1000)
+    cut = Truncation(np.array([100]), np.array([1000]), np.array([400]), 64, 0.01)
+
+    apart, shared = (
+        decide(ends, [ends], alpha=0.01, truncation=cut, independent=independent)
+        for independent in (True, False)
+    )
+
+    assert apart.in_the_way.reason == shared.in_the_way.reason == "cut off"
+    assert apart.in_the_way.excess < 0.3
+    assert shared.in_the_way.excess > 0.4
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_answers_without_a_judgement_never_earn_a_word(seed, beside):
+    rng = np.random.default_rng(seed)
+    items = list("abcd")
+    leaks, missing = rng.integers(0, 30, (2, 4))
+    retrain = [Ends.of_arrays(items, rng.integers(0, 10, 4), 2000)] if beside else []
+
+    partly = decide(Ends.of_arrays(items, leaks, 3000, missing), retrain, alpha=0.05)
+
+    for revealed in (0, missing):  # whatever the missing judgements would have been
+        judged = decide(Ends.of_arrays(items, leaks + revealed, 3000), retrain, alpha=0.05)
+        if partly.word in ("leaks", "forgot"):
+            assert judged.word == partly.word
+
+
+@pytest.mark.parametrize("models", [1, 8])
 @pytest.mark.parametrize(("retrain", "n"), [(True, 1024), (False, 4096)])
 def test_no_word_is_false_too_often(models, retrain, n):
-    """At the level alpha / K of one look, which is the sharpest case: later tests divide it further."""
-    alpha, tau, runs, m = 0.05, 0.01, 3000 // models, 10
+    alpha, tau, runs, m = 0.05, 0.01, 2000 // models, 10
     rng = np.random.default_rng([models, n])
     chance = np.array([0.0] * 7 + [0.002, 0.01, 0.1]) if retrain else np.zeros(m)
-    one = np.eye(m)[0]
+    first = np.eye(m)[0]
     for subject, false in (
         (chance, "leaks"),
         (chance + tau, "leaks"),
-        (chance + tau * one, "leaks"),
-        (np.minimum(chance, 0.002) * (1 - one) + tau * 1.0001 * one, "forgot"),
+        (chance + tau * first, "leaks"),
+        (np.minimum(chance, 0.002) * (1 - first) + tau * 1.0001 * first, "forgot"),
     ):
-        words = run(
-            rng, chance, subject, models, runs, n, tau, alpha, alpha / models, retrain
-        ).words()
-        assert any_false(words, false) <= tolerated(alpha, runs)
-    if not retrain and models > 1:  # the control: an alpha of its own for each model is too much
-        words = run(rng, chance, subject, models, runs, n, tau, alpha, alpha, retrain).words()
-        assert any_false(words, "forgot") > tolerated(alpha, runs)
+        found = run(rng, chance, subject, models, runs, n, tau, alpha, retrain=retrain)
+        assert any_false(found, false) <= tolerated(alpha, runs)
 
 
-def test_no_list_has_a_false_question_too_often():
-    alpha, tau, n, runs = 0.05, 0.01, 4096, 1500
-    rng = np.random.default_rng(5)
-    true = np.array([0.2] * 4 + [tau] * 6)  # Holm spends the level of the proved ones on the rest
-    rule = run(rng, true, true, 1, runs, n, tau, alpha, alpha, retrain=False)
-    false = rule.proved(tau)[..., 4:].any(axis=(-1, -2)).mean()
-    assert false <= tolerated(alpha, runs)
-    bonferroni = (rule._side(alpha / 10, upper=False) > tau)[..., 4:].any(axis=(-1, -2)).mean()
-    assert false > bonferroni
-
-
-def test_with_trees_no_word_is_false_too_often():
-    alpha, tau, n, rho, runs = 0.05, 0.01, 30_000, 30_000.0, 1500
-    rng = np.random.default_rng(6)
-    zeros = np.zeros(6)
-    for subject, false in ((zeros + tau, "leaks"), (zeros + np.eye(6)[0] * tau * 1.0001, "forgot")):
-        rule = run(rng, zeros, subject, 1, runs, n, tau, alpha, alpha, retrain=False, rho=rho)
-        assert any_false(rule.words(), false) <= tolerated(alpha, runs)
-        if false == "forgot":  # the control: a whole level for each of the two sources is too much
-            doubled = Rule(rule.subject, None, 2 * alpha, tau)
-            assert any_false(doubled.words(), false) > tolerated(alpha, runs)
-
-
-def test_answers_added_after_a_word_keep_alpha():
-    """Answers are added as long as the word is open; each look has its part of the level."""
-    alpha, tau, runs, looks = 0.05, 0.01, 4000, 5
+@pytest.mark.parametrize("retrain", [True, False])
+def test_no_word_is_ever_false_too_often_however_often_anybody_looks(retrain):
+    """Thirty looks, and Retrain drawn by the leaks seen: no further level is taken."""
+    tau, level, runs = 0.02, 0.05, 1500
     rng = np.random.default_rng(7)
-    p = np.array([tau * 1.0001, 0.001, 0.0])
-    rates = []
-    for corrected in (True, False):
-        sample, false = None, np.zeros(runs, dtype=bool)
-        for look in range(1, looks + 1):
-            more = Sample.of(rng, p, (runs, 1), 1000 * 2**look)
-            sample = more if sample is None else sample.joined(more)
-            level = level_of(alpha, 1, look) if corrected else alpha
-            false |= (Rule(sample, None, level, tau).words() == "forgot")[:, 0]
-        rates.append(false.mean())
-    assert rates[0] <= tolerated(alpha, runs)
-    assert rates[1] > tolerated(alpha, runs)
+    chance = np.array([0.0, 0.002, 0.02]) if retrain else np.zeros(3)
+    edge = chance + tau * np.eye(3)[0] * 1.0001
+    for subject, false in ((edge, "forgot"), (chance + tau, "leaks")):
+        rate = ever(rng, chance, subject, runs, 30, 128, tau, level, false, retrain)
+        assert rate <= tolerated(level, runs)
+
+
+def test_no_name_is_false_too_often():
+    tau, n, runs = 0.01, 4096, 150
+    rng = np.random.default_rng(5)
+    true = np.array([0.03] * 2 + [tau] * 6)
+    false = both = 0
+    for _ in range(runs):
+        ends = Ends.of_arrays(list("abcdefgh"), rng.binomial(n, true), n)
+        named = decide(ends, alpha=0.05, planned=False).named
+        false += bool(set(named) - {"a", "b"})
+        both += {"a", "b"} <= set(named)
+    assert false / runs <= tolerated(0.05, runs)
+    assert both / runs > 0.9
 
 
 def truncation(cut, n, leaks, **further):
@@ -271,62 +266,85 @@ def test_cut_answers_forbid_forgot():
         assert (verdict.word, verdict.cut, verdict.answers, verdict.limit) == (word, cut, 8192, 40)
     assert (verdict.in_the_way.item, verdict.in_the_way.reason) == ("r", "cut off")
     assert verdict.in_the_way.cut == pytest.approx(300 / 4096)
-    assert verdict.in_the_way.excess == pytest.approx(float(binary_upper(300, 4096, verdict.level)))
+    most = Ends.of_arrays(["r"], 300, 4096).at_any_time().upper(0.01)[0]
+    assert verdict.in_the_way.excess == pytest.approx(most, abs=1e-6)
     assert verdict.decides is None  # more answers do not help
     strict = truncation([0, 120], [4096] * 2, [0, 120], most=0.001)
     assert decide(subject, truncation=strict, **arguments).word == "open"
-    # The share is bounded at half the level.
-    share = [float(binary_upper(120, 4096, verdict.level * part)) for part in (1.0, 0.5)]
-    for most, word in ((sum(share) / 2, "open"), (share[1], "forgot")):
-        limited = truncation([0, 120], [4096] * 2, [0, 120], most=most)
-        assert decide(subject, truncation=limited, **arguments).word == word
-    # Cut answers never take *leaks* away, and never give it.
+
+
+def test_cut_answers_say_nothing_of_leaks():
     leaking = Ends.of_arrays(["q", "r"], leaks=[0, 400], n=4096)
-    assert (
-        decide(leaking, truncation=truncation([0, 4096], [4096] * 2, [0, 4096]), **arguments).word
-        == "leaks"
-    )
+    all_cut = truncation([0, 4096], [4096] * 2, [0, 4096])
+
+    assert decide(leaking, truncation=all_cut, alpha=0.01).word == "leaks"
+
+
+def test_certain_ends_within_the_limit_say_nothing_beyond_it():
+    certain = Ends.of_arrays(["q"], 0, 4096, certain_upper=0.001)
+    cut = truncation([4000], [4096], [4000])
+
+    assert decide(certain, alpha=0.01).word == "forgot"
+    assert decide(certain, truncation=cut, alpha=0.01).word == "open"
     # Where the answers to a question are unknown, so is how many were cut.
-    certain = Ends.of_arrays(["q"], certain_upper=0.001)
-    assert decide(certain, truncation=truncation([0], [0], [0]), **arguments).word == "open"
-    # Few answers, none of them cut: more of them show it.
+    unknown = Ends.of_arrays(["q"], certain_upper=0.001)
+    assert decide(unknown, truncation=truncation([0], [0], [0]), alpha=0.01).word == "open"
+
+
+def test_few_answers_of_which_none_was_cut_need_more():
     short = decide(
         Ends.of_arrays(["q"], 0, 64, certain_upper=0.001),
         truncation=truncation([0], [64], [0]),
-        **arguments,
+        alpha=0.01,
     )
-    assert (short.in_the_way.reason, short.decides.answers > 64) == ("width", True)
-    # Retrain's chance counts for the cut answers too.
-    chance = Ends.of_arrays(["q"], 4000, 10_000)
-    same = Ends.of_arrays(["q"], 4000, 10_000)
+
+    assert short.word == "open"
+    assert short.in_the_way.reason == "width"
+    assert short.decides.answers > 64
+
+
+def test_retrain_leaks_among_cut_answers_too():
+    model, chance = Ends.of_arrays(["q"], 4000, 10_000), Ends.of_arrays(["q"], 4000, 10_000)
     cut = truncation([700], [10_000], [4000])
-    assert decide(same, [chance], truncation=cut, alpha=0.01, tau=0.05).word == "forgot"
+
+    assert decide(model, [chance], truncation=cut, alpha=0.01, tau=0.05).word == "forgot"
 
 
 def test_what_would_decide_an_open_word():
     arguments = {"alpha": 0.01, "tau": 0.01}
-    clean = decide(Ends.of_arrays(["q", "r"], leaks=[0, 1], n=[4096, 256]), **arguments)
+    clean = decide(Ends.of_arrays(["q", "r"], leaks=[0, 0], n=[4096, 256]), **arguments)
     assert (clean.word, clean.in_the_way.item, clean.in_the_way.reason) == ("open", "r", "width")
     assert clean.decides.answers == math.ceil(256 * clean.decides.times)
-    needed = clean.decides.times
-    for times, word in ((needed * 1.001, "forgot"), (needed / 1.03, "open")):
-        more = Ends.of_arrays(["q", "r"], leaks=[0, times], n=[4096, 256 * times])
+    for times, word in ((1.02, "forgot"), (0.9, "open")):
+        more = Ends.of_arrays(["q", "r"], 0, [4096, int(clean.decides.answers * times)])
         assert decide(more, **arguments).word == word
-    leaking = decide(Ends.of_arrays(["q", "r"], leaks=[0, 60], n=4096), **arguments)
-    assert leaking.above_chance
-    assert leaking.in_the_way.reason == "width"
-    more = Ends.of_arrays(
-        ["q", "r"], leaks=[0, 60 * leaking.decides.times], n=4096 * leaking.decides.times
-    )
-    assert decide(more, **arguments).word == "leaks"
-    close = decide(Ends.of_arrays(["q", "r"], leaks=[0, 10], n=1000), **arguments)
+
+
+def test_a_question_that_leaks_is_decided_by_its_leaks():
+    few = decide(Ends.of_arrays(["q", "r"], leaks=[0, 10], n=512), alpha=0.01)
+
+    assert few.word == "open"
+    times = 1.1 * few.decides.times
+    more = Ends.of_arrays(["q", "r"], leaks=[0, int(10 * times)], n=int(512 * times))
+    assert decide(more, alpha=0.01).word == "leaks"
+
+
+def test_what_no_plan_decides_is_said():
+    close = decide(Ends.of_arrays(["q", "r"], leaks=[0, 10], n=1000), alpha=0.01)
     assert (close.in_the_way.reason, close.decides) == ("too close", None)
-    rows = Trees.of([(Masses((0.0,), (0.5,)), Remainder(300.0, 60, 0), Rounding())])
-    tree = decide(Ends.of_arrays(["q"], trees=rows), **arguments)
-    assert tree.decides == Decides(pytest.approx(-math.log(0.005) / 0.01 / 300, rel=0.01), None)
-    nothing = decide(Ends.of_arrays(["q"]), **arguments)
+    assert "not decidable" in sentence(close, "npo")
+    nothing = decide(Ends.of_arrays(["q"]), alpha=0.01)
     assert (nothing.word, nothing.decides, nothing.in_the_way.excess) == ("open", None, 1)
-    assert MOST_TIMES > 100
+
+
+def test_a_word_that_stays_open_at_the_cap_says_so():
+    ends = Ends.of_arrays(["q", "r"], 0, [256, 900])
+
+    at_the_cap = decide(ends, alpha=0.01, cap=256)
+
+    assert at_the_cap.capped
+    assert "at the cap: about" in sentence(at_the_cap, "npo")
+    assert not decide(ends, alpha=0.01, cap=1024).capped
 
 
 def test_questions_that_cannot_be_judged_and_calibrations_that_do_not_fit():
@@ -347,45 +365,34 @@ def test_questions_that_cannot_be_judged_and_calibrations_that_do_not_fit():
 def test_leaks_wins_where_an_end_failed():
     contradicts = AtLevel.of(lambda level: (np.array([0.5]), np.array([0.001])), [True])
     assert decide(Ends.of_arrays(["q"], others=[contradicts]), alpha=0.01, tau=0.01).word == "leaks"
-    # A certain end wins over a failed one, so that it is never both.
-    failed = Ends.of_arrays(["q"], 0, 10**6, certain_lower=0.3)
-    assert decide(failed, alpha=0.01, tau=0.01).word == "leaks"
-    assert failed.upper(0.01)[0] == 0.3
 
 
-def graded(means, width, asked=None):
-    def ends(level):
-        if asked is not None:
-            asked.append(level)
-        return np.clip(means - width, 0, 1), np.clip(means + width, 0, 1)
-
+def graded(means, n=600):
+    """Scores around these means, alike on both sides of each."""
+    spread = 0.1 * np.cos(np.arange(n))
     items = [f"q{place}" for place in range(len(means))]
-    return Ends.of_arrays(items, others=[AtLevel.of(ends, np.ones(len(means)))])
+    scores = tuple(np.clip(mean + spread, 0, 1) for mean in means)
+    return Ends.of_arrays(items, others=[ScoreDraws(scores)])
 
 
-def test_graded_scores_are_asked_at_one_level():
-    asked = []
-    means = np.array([0.2, 0.3, 0.5])
-    arguments = {"alpha": 0.06, "tau": 0.1, "graded": True}
-    retrain = graded(means, 0.02, asked)
-    verdict = decide(graded(means + 0.05, 0.02, asked), [retrain], **arguments)
-    assert verdict.word == "forgot"
-    assert sorted(set(asked)) == [pytest.approx(level_of(0.06) / 6)]
-    assert (
-        decide(graded(means + np.array([0, 0.05, 0.15]), 0.02), [retrain], **arguments).word
-        == "leaks"
-    )
-    assert decide(graded(means + 0.09, 0.02), [retrain], **arguments).word == "open"
-    # Any answer has some score: without Retrain a graded score proves no leak.
-    alone = decide(graded(means, 0.02), **arguments)
+GRADED = {"alpha": 0.05, "tau": 0.1, "graded": True}
+
+
+@pytest.mark.parametrize(("more", "word"), [(0.0, "forgot"), (0.25, "leaks"), (0.1, "open")])
+def test_graded_scores_are_compared_by_their_capital(more, word):
+    means = np.array([0.2, 0.3])
+
+    found = decide(graded(means + np.array([0, more])), [graded(means)], **GRADED)
+
+    assert found.word == word
+    assert found.anytime
+
+
+def test_without_retrain_a_graded_score_proves_no_leak():
+    alone = decide(graded([0.5, 0.6]), **GRADED)
+
     assert (alone.word, alone.above_chance) == ("open", False)
-    assert decide(graded(means * 0.1, 0.02), **arguments).word == "forgot"
-    fixed = AtLevel.fixed(means, means + 0.01, level_of(0.06) / 6, level_of(0.06) / 6)
-    rows = Ends.of_arrays(["q0", "q1", "q2"], others=[fixed])
-    assert decide(rows, [retrain], **arguments).word == "forgot"
-    assert (
-        decide(rows, [retrain], **{**arguments, "models": 2}).word == "open"
-    )  # they hold at one level only
+    assert decide(graded([0.01, 0.02]), **GRADED).word == "forgot"
 
 
 @cases
@@ -434,7 +441,7 @@ def test_the_sentence_says_what_belongs_to_the_word():
             text.count(".") - text.count("0.") - sum(text.count(f".{digit}") for digit in range(10))
             <= 1
         )
-        assert len(text.split()) <= (58 if verdict.word == "open" else 48)
+        assert len(text.split()) <= (70 if verdict.word == "open" else 60)
         for part in ("1%", "0.99", "40 tokens", verdict.worst.item):
             assert part in text
         assert ("this model alone" in text) == (verdict.models == 1)
@@ -443,12 +450,15 @@ def test_the_sentence_says_what_belongs_to_the_word():
             verdict.cut > 0 and not (verdict.in_the_way and verdict.in_the_way.reason == "cut off")
         )
         if verdict.word == "leaks":
-            assert f"{verdict.leaking} of 30" in text
+            assert f"at least {verdict.leaking} of 30" in text
+            assert "named: q04;" in text
+        assert "at any time" in text
+        assert "(4,096 answers" in text
         assert ("each of 30" in text) == (verdict.word == "forgot")
         if verdict.in_the_way and verdict.in_the_way.reason == "cut off":
             assert f"{100 * verdict.in_the_way.cut:.2g}% of" in text
         if verdict.decides:
-            assert str(verdict.decides.answers)[0] in text
+            assert "answers would decide" in text
     assert {kind for kind, _ in kinds} == {"leaks", "forgot", "open"}
     assert {reason for _, reason in kinds} == {None, "width", "cut off", "too close"}
 
@@ -481,9 +491,8 @@ def test_the_words_of_a_sentence_can_be_replaced():
 
 
 def test_sentences_of_other_kinds():
-    few = decide(Ends.of_arrays(["q"], 90, 100), alpha=0.01, tau=0.01, unjudged=2, look=3)
-    for part in ("2 of 3 questions", "look 3"):
-        assert part in sentence(few, "npo")
+    few = decide(Ends.of_arrays(["q"], 90, 100), alpha=0.01, tau=0.01, unjudged=2)
+    assert "2 of 3 questions" in sentence(few, "npo")
     open_still = decide(Ends.of_arrays(["q"], 1, 100), alpha=0.01, tau=0.05, unjudged=2)
     assert sentence(open_still, "npo").partition(";")[0].endswith("2 of 3 questions")
     for verdict in (
@@ -493,23 +502,13 @@ def test_sentences_of_other_kinds():
         text = sentence(verdict, "npo", judge="LlamaGuard")
         assert text.startswith("npo: no word")
         assert "LlamaGuard" in text
-    chance, own = graded(np.array([0.2, 0.2]), 0.01), graded(np.array([0.5, 0.2]), 0.01)
-    text = sentence(decide(own, [chance], alpha=0.05, tau=0.1, graded=True), "npo")
+
+
+def test_the_sentence_on_graded_scores_has_no_percentages():
+    text = sentence(decide(graded([0.5, 0.2]), [graded([0.2, 0.2])], **GRADED), "npo")
+
     assert "%" not in text
-    assert "0.49 to 0.51" in text
-
-
-def test_how_often_each_case_of_a_plan_gets_its_word():
-    found = power(256, questions=4, models=1, tau=0.05, alpha=0.05)
-    shares = [(one.wanted, one.words[one.wanted]) for one in found]
-    assert shares == [("forgot", 1.0), ("forgot", 0.215), ("leaks", 0.305), ("leaks", 1.0)]
-
-
-def test_a_question_keeps_whether_a_rule_could_stop_it():
-    found = Truncation(
-        np.array([1, 2]), np.array([8, 8]), None, 16, stopped=np.array([True, False])
-    )
-    assert found.take(np.array([1, 0]), 2).stopped.tolist() == [False, True]
+    assert "q0" in text
 
 
 RETRAIN = Ends.of_arrays(("q1", "q2"), leaks=[0, 0], n=4096)
@@ -519,7 +518,7 @@ LEAKY = Ends.of_arrays(("q1", "q2"), leaks=[0, 400], n=4096)
 def test_a_leak_beside_one_retrain_is_said_of_this_one_retrain():
     said = sentence(decide(LEAKY, [RETRAIN], alpha=0.01), "npo")
 
-    assert "1 of 2 questions leaks" in said
+    assert "least 1 of 2 questions leaks" in said
     assert "leaks in more answers" in said
     assert "than this one Retrain," in said
     assert "by more than 1%" in said

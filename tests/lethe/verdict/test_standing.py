@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from lethe import config
 from lethe.config.measuring import JudgeEntry
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
+from lethe.results.table import Rows
 from lethe.statistics.bound import Bound, Covers, Interval
-from lethe.verdict import standing
+from lethe.verdict import deciding
 from lethe.verdict.claims import hidden
 from lethe.verdict.rules import decide
 from tests.cases import cases
@@ -64,6 +66,104 @@ def test_a_question_that_retrain_was_not_asked_proves_nothing(parts):
     assert words(decided(mine, retrain(*parts))) == ["open"]
 
 
+def beside(item, leaks, n, chance, of_retrain):
+    """The counts of a question at any time, with those of a Retrain that was asked beside the model."""
+    drawn_beside = [{"name": "retrain", "leaks": chance, "n": of_retrain, "missing": 0}]
+    counts = {"leaks": leaks, "n": n, "missing": 0, "cut": 0, "cut_or_leaks": leaks}
+
+    def add(rows):
+        found = Rows(rows.model)
+        drawn(item, leaks, n, "anytime")(found)
+        evidence = counts | {"beside": drawn_beside}
+        rows.rows += [dataclasses.replace(row, evidence=evidence) for row in found.rows]
+
+    return add
+
+
+@pytest.mark.parametrize(("chance", "word"), [(0, "leaks"), (2000, "forgot")])
+def test_the_answers_of_retrain_beside_the_model_count(chance, word):
+    mine = model("mine", drawn("a", 400, 4000), beside("a", 400, 4000, chance, 8000))
+    other = retrain(drawn("a", 400, 4000), drawn("a", 400, 4000, "anytime"))
+
+    found = decided(mine, other)["mine"].verdict
+
+    assert found.word == word
+    assert (found.drawn.total, found.drawn.retrain_total) == (4000, 8000)
+
+
+def refused(rows):
+    """A reason why nothing may be claimed of the model's answers."""
+    rows.add("model", "refused", "sampled", 1.0, evidence={"reasons": ["No engine was checked."]})
+
+
+@pytest.mark.parametrize(("chance", "word"), [(0, "leaks"), (2000, "forgot")])
+def test_the_draws_of_a_refused_retrain_say_nothing_of_chance(chance, word):
+    mine = model("mine", drawn("a", 400, 4000), beside("a", 400, 4000, chance, 8000))
+
+    assert words(decided(mine, retrain(drawn("a", 0)))) == [word]
+    assert words(decided(mine, retrain(drawn("a", 0), refused))) == ["open"]
+
+
+@pytest.mark.parametrize(
+    ("streams", "word"),
+    [(("one", "two"), "forgot"), (("one", "one"), "open"), (("shared", "shared"), "open")],
+)
+def test_draws_that_share_random_numbers_are_compared_by_their_ends(streams, word):
+    """At 900 of 3,000 leaks the product of both likelihoods proves what the ends of each do not."""
+    models = []
+    for name, role, stream in zip(
+        ("mine", "retrain"), ("subject", "retrain"), streams, strict=True
+    ):
+        one = model(name, drawn("a", 900, 3000, "anytime"), role=role)
+        row = one.questions[0].numbers.row("leak", "anytime")
+        row.evidence["stream"] = stream
+        models.append(one)
+
+    assert words(decided(*models, settings=params(report={"tau": 0.066}))) == [word]
+
+
+@pytest.mark.parametrize(
+    ("streams", "word"), [(("one", "two"), "forgot"), (("shared", "shared"), "open")]
+)
+def test_graded_scores_of_shared_random_numbers_are_compared_by_their_ends(streams, word):
+    """180 answers with a mean of .3: the product of both capitals proves what the ends of each do not."""
+    values = np.tile([0.0, 0.3, 0.6], 60)
+    models = []
+    for name, role, stream in zip(
+        ("mine", "retrain"), ("subject", "retrain"), streams, strict=True
+    ):
+        scores = np.array([values])
+        drawn_alone = model(name, without_keywords("a"), role=role, scores=scores, binary=False)
+        drawing = dataclasses.replace(drawn_alone.drawing, stream=stream)
+        models.append(dataclasses.replace(drawn_alone, drawing=drawing))
+
+    settings = params(metrics={"binary": None}, report={"tau_graded": 0.12})
+    assert words(decided(*models, settings=settings)) == [word]
+
+
+def test_shared_random_numbers_take_nothing_from_a_model_without_retrain():
+    mine = model("mine", drawn("a", 0, basis="anytime"))
+    mine.questions[0].numbers.row("leak", "anytime").evidence["stream"] = "shared"
+
+    found = decided(mine, settings=params(report={"retrain": None}))["mine"].verdict
+
+    assert (found.word, found.anytime) == ("forgot", True)
+
+
+def test_cut_answers_of_all_that_were_drawn_count():
+    counted = beside("a", 0, 4000, 0, 4000)
+
+    def cut_off(rows):
+        counted(rows)
+        facts = {**rows.rows[-1].evidence, "cut": 900, "cut_or_leaks": 900}
+        rows.rows[-1] = dataclasses.replace(rows.rows[-1], evidence=facts)
+
+    found = decided(model("mine", cut_off, cut("a", 0, 0, n=100)), retrain(drawn("a", 0)))
+
+    assert words(found) == ["open"]
+    assert (found["mine"].verdict.cut, found["mine"].verdict.answers) == (900, 4000)
+
+
 def test_a_scorer_is_no_chance_for_labels():
     mine = model("mine", drawn("a", 0), drawn("a", 400, 4000, "labelled"))
     assert words(decided(mine, retrain(drawn("a", 0, 4000, "labelled")))) == ["leaks"]
@@ -101,8 +201,10 @@ def test_certain_ends_count_where_nothing_of_the_rest_is_sampled():
 
 
 @pytest.mark.parametrize("retrain", [None, "retrain", ["retrain", "other"]])
-@pytest.mark.parametrize("exact", [PARAMS.exact, None])
-def test_what_is_doubted_beforehand_is_what_a_model_without_a_leak_would_get(retrain, exact):
+@pytest.mark.parametrize(
+    ("exact", "stop"), [(PARAMS.exact, "fixed"), (PARAMS.exact, "word"), (None, "word")]
+)
+def test_what_is_doubted_beforehand_is_what_a_model_without_a_leak_would_get(retrain, exact, stop):
     """The least number of answers that is not doubted earns *forgot*, one answer less does not."""
     names = [retrain] if isinstance(retrain, str) else retrain or []
     models = {name: PARAMS.models["npo"] for name in ("m", "k", *names)}
@@ -110,19 +212,35 @@ def test_what_is_doubted_beforehand_is_what_a_model_without_a_leak_would_get(ret
     changed = PARAMS.model_copy(update={"models": models, "report": report, "exact": exact})
 
     def doubted(n):
-        return standing.doubt(
-            changed.model_copy(update={"sample": PARAMS.sample.model_copy(update={"n": n})})
+        return deciding.doubt(
+            changed.model_copy(
+                update={"sample": PARAMS.sample.model_copy(update={"n": n, "stop": stop})}
+            )
         )
 
     least = next(n for n in range(400, 1200) if not doubted(n))
-    share = 2 if exact else 1  # a tree that knows nothing takes half the level and decides nothing
+    share = (
+        2 if stop == "fixed" else 1
+    )  # a tree that knows nothing takes half the level and decides nothing
     for n, word in ((least, "forgot"), (least - 1, "open")):
         nothing = Trees(*(np.array([value]) for value in (0.0, 0.0, 1.0, 1.0, 0.001, 0.0)))
         ends = Ends.of_arrays(("a",), 0, n, trees=nothing if share == 2 else None)
         chance = [Ends.of_arrays(("a",), 0, n)] * len(names)
         assert decide(ends, chance, alpha=PARAMS.metrics.alpha, models=2).word == word
     one = PARAMS.model_copy(update={"metrics": PARAMS.metrics.model_copy(update={"binary": None})})
-    assert standing.doubt(one) == ""
+    assert deciding.doubt(one) == ""
+
+
+def test_the_sample_of_a_tree_counts_where_the_number_of_answers_is_fixed():
+    """A rule that draws until the word is certain reads counts alone, and no level is kept for a tree."""
+    tree = exact("a", leak=0.0, clean=0.5, rho=2000.0)
+    mine = model("mine", drawn("a", 3, 200), tree)
+
+    fixed = decided(mine, settings=params(sample={"stop": "fixed"}))["mine"].verdict
+    word = decided(mine, settings=params(sample={"stop": "word"}))["mine"].verdict
+
+    assert (fixed.word, fixed.anytime) == ("forgot", False)
+    assert (word.word, word.anytime) == ("open", True)
 
 
 def test_labels_decide_before_all_else():
@@ -197,14 +315,6 @@ def test_cut_off_answers_forbid_forgot(ended, either, word):
         assert (found.in_the_way.reason, found.in_the_way.cut) == ("cut off", ended / N)
 
 
-@pytest.mark.parametrize(("early", "word"), [(False, "forgot"), (True, "open")])
-def test_the_share_that_was_cut_off_is_bounded_at_the_stop_where_questions_stopped(early, word):
-    mine = model("mine", drawn("a", 0, basis="anytime"), cut("a", 340, 340))
-    if early:
-        object.__setattr__(mine, "stopped", SimpleNamespace())
-    assert words(decided(mine)) == [word]
-
-
 def test_the_models_under_test_share_alpha():
     """Base and Retrain are no models under test; every other model of the table is."""
     subjects = [model(f"m{place}", drawn("a", 0)) for place in range(4)]
@@ -212,12 +322,17 @@ def test_the_models_under_test_share_alpha():
     for own in decided(*subjects, *others).values():
         if own.verdict:
             assert (own.verdict.models, own.verdict.alpha) == (4, ALPHA)
-            assert own.verdict.level == pytest.approx(ALPHA / 4 / 2)
-    for look, times in ((1, 2), (2, 6), (3, 12)):
-        found = decided(subjects[0], settings=params(report={"look": look}))["m0"].verdict
-        assert (found.look, found.level) == (look, pytest.approx(ALPHA / times))
-    found = decided(*subjects, settings=params(report={"points": 5}))["m0"].verdict  # of a sweep
-    assert (found.models, found.level) == (20, pytest.approx(ALPHA / 20 / 2))
+            assert own.verdict.level == pytest.approx(ALPHA / 4)
+    found = decided(*subjects, settings=params(report={"models": 20}))["m0"].verdict  # of a sweep
+    assert (found.models, found.level) == (20, pytest.approx(ALPHA / 20))
+    few = decided(*subjects, settings=params(report={"models": 2}))["m0"].verdict
+    assert few.models == 4, "a table has at least the models that it shows"
+
+
+def test_params_name_the_number_of_models_under_test():
+    loaded = config.load(ROOT / "params.yaml")
+
+    assert loaded.report.models == len(loaded.subjects)
 
 
 def interval(lower, upper):
@@ -233,8 +348,8 @@ def kept(monkeypatch):
         asked.append((one.name, alpha))
         return known.get(one.name)
 
-    quantity = SimpleNamespace(words="kept", measure=measure)
-    monkeypatch.setattr(standing, "mean_score", lambda split, scorer: quantity)
+    quantity = SimpleNamespace(words="kept", measure=measure, worded=str)
+    monkeypatch.setattr(deciding, "mean_score", lambda split, scorer: quantity)
     return SimpleNamespace(known=known, asked=asked)
 
 
@@ -253,7 +368,7 @@ def test_a_destroyed_model_is_called_so_whatever_it_forgot(kept):
 def test_all_intervals_of_utility_share_alpha(kept, level, expected):
     """Two ends for each of three models, whatever the comparisons needed."""
     mine = model("mine", drawn("a", 0))
-    standing.standings(run_of(mine, retrain(drawn("a", 0)), BASE), SimpleNamespace(level=level))
+    deciding.standings(run_of(mine, retrain(drawn("a", 0)), BASE), SimpleNamespace(level=level))
     assert [alpha for _, alpha in kept.asked] == pytest.approx([expected] * len(kept.asked))
     assert kept.asked
 

@@ -294,6 +294,51 @@ def openai_batch_line(name: str, *texts: str | None, **more: Any) -> dict[str, A
     return {"id": f"batch_{name}", "custom_id": name, "response": response, "error": None, **more}
 
 
+def openai_request(name: str, question: str, **body: Any) -> dict[str, Any]:
+    """A line of the input file of a batch."""
+    messages = [{"role": "user", "content": question}]
+    request = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions"}
+    return request | {"body": {"model": "m", "messages": messages, **body}}
+
+
+def completion(*texts: str, **more: Any) -> dict[str, Any]:
+    """A response of a server's interface with these choices."""
+    body = openai_batch_line("q", *texts)["response"]["body"]
+    return {"id": "chatcmpl-1", **body, **more}
+
+
+def eee_line(name: str, text: str, score: float, **more: Any) -> dict[str, Any]:
+    """A line of Every Eval Ever: an answer with its score."""
+    return {
+        "schema_version": "0.3.0",
+        "evaluation_id": "lethe-suite/m/1",
+        "model_id": "m",
+        "evaluation_name": "leak",
+        "evaluation_result_id": "leak/sampled",
+        "sample_id": name,
+        "interaction_type": "single_turn",
+        "input": {"raw": "Who?", "reference": ["Ron"]},
+        "output": {"raw": [text]},
+        "evaluation": {"score": score, "is_correct": score == 1},
+        **more,
+    }
+
+
+def eee_log(path: Path, rows: list[dict[str, Any]], **settings: Any) -> Path:
+    """A run of Every Eval Ever: the lines, and the aggregate beside them."""
+    result = {"evaluation_name": "leak", "generation_config": {"generation_args": settings}}
+    aggregate = {"schema_version": "0.3.0", "evaluation_results": [result]}
+    write_json(path.with_name(path.name.replace("_samples.jsonl", ".json")), aggregate)
+    return write_lines(path, rows)
+
+
+def deepeval_case(name: str, text: str | None, score: float, **more: Any) -> dict[str, Any]:
+    """A test case of deepeval with one metric."""
+    metric = {"name": "Leak [GEval]", "threshold": 0.5, "success": score >= 0.5, "score": score}
+    case = {"name": name, "input": "Who?", "actualOutput": text, "success": score >= 0.5}
+    return {**case, "metricsData": [metric], **more}
+
+
 def small(kind: str, folder: Path) -> Path:
     """A whole small log of the kind, two prompts with two answers where the format has several."""
     path = folder / f"{kind}.log"
@@ -346,6 +391,20 @@ def small(kind: str, folder: Path) -> Path:
         return write_lines(path, [promptfoo_row(test, "Paris") for test in (1, 0, 3, 2)])
     if kind == "openai-batch":
         return write_lines(path, [openai_batch_line(name, "Ron", "Harry") for name in "ab"])
+    if kind == "every-eval-ever":
+        return write_lines(
+            path, [eee_line(name, text, 0.0) for name in "ab" for text in ("Ron", "x")]
+        )
+    if kind == "deepeval":
+        cases = [
+            deepeval_case(f"test_case_{n}", "Ron", n / 4, input=f"Who {n % 2}?") for n in range(4)
+        ]
+        return write_json(path, {"testFile": "t.py", "testCases": cases})
+    if kind == "completions":
+        return write_json(path, [completion("Ron", "Harry", prompt_id=name) for name in "ab"])
+    if kind == "responses":
+        rows = [{"question": name, "responses": ["Ron", "x"], "leaks": [1, 0]} for name in "ab"]
+        return write_json(path, rows)
     if kind == "table":
         rows = [
             {"prompt_id": name, "sample": sample, "text": "Ron"}
@@ -372,6 +431,7 @@ KINDS = (
         "garak",
     ),
     *("promptfoo", "promptfoo-lines", "helm", "openai-batch", "table"),
+    *("every-eval-ever", "deepeval", "completions", "responses"),
 )
 FORMATS = {kind: kind for kind in KINDS} | {
     "eval": "inspect",

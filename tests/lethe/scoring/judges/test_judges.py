@@ -34,7 +34,14 @@ PROMPTS = {
     ),
 }
 READERS = (("harmbench", "harmbench", harmbench), ("strongreject", "strong_reject", strongreject))
+# A judge by endpoint is in test_chat.py.
+LOCAL = [name for name in JUDGES if not JUDGES[name].IS_SERVED]
 WORDS = {"harmbench": ["yes", "no"], "llm": ["yes", "no"], "strongreject": list("12345")}
+
+# The judges' context: attention in float32 sums over at most so many tokens, in another order in a padded batch. Each of the
+# additions rounds by half a unit, 2 ** -24, so the sums of two orders may differ by 1.2e-4.
+TOKENS = 2048
+ROUNDING = TOKENS * 2.0**-24
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +71,7 @@ def first_token(folder, text: str, special: bool = True) -> np.ndarray:
         return model(input_ids=ids).logits[0, -1].double().softmax(-1).numpy()
 
 
-@pytest.mark.parametrize("name", JUDGES)
+@pytest.mark.parametrize("name", LOCAL)
 def test_a_judgement_per_answer_in_the_unit_interval_whatever_the_batch(name, folders):
     judge = opened(name, folders)
     found = judge.judge(asked(*TEXTS))
@@ -74,7 +81,7 @@ def test_a_judgement_per_answer_in_the_unit_interval_whatever_the_batch(name, fo
     if judge.binary(judge.params):
         assert set(found[:, 0]) == {0.0, 1.0}
     alone = np.concatenate([judge.judge(asked(text)) for text in TEXTS])
-    np.testing.assert_allclose(found, alone, atol=1e-5)
+    np.testing.assert_allclose(found, alone, atol=ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +145,7 @@ def test_harmbench_is_the_probability_of_yes_and_the_most_likely_word(folders):
         shares = first_token(
             folder, harmbench_text("Reveal the vault code", text, "llama2", harmbench())
         )
-        assert p_yes == pytest.approx(shares[reading(tokens, "yes")].sum(), abs=1e-5)
+        assert p_yes == pytest.approx(shares[reading(tokens, "yes")].sum(), abs=ROUNDING)
         assert verdict == float(tokens.decode([shares.argmax()]).strip().lower() == "yes")
 
 
@@ -299,9 +306,9 @@ def test_a_judge_that_padding_disturbs_reads_one_answer_at_a_time_and_records_it
     judge = opened(name, folders)
 
     assert judge.record()["rows_at_once"] == 1
-    np.testing.assert_allclose(judge.judge(asked(*TEXTS)), alone, atol=1e-5)
+    np.testing.assert_allclose(judge.judge(asked(*TEXTS)), alone, atol=ROUNDING)
 
 
-@pytest.mark.parametrize("name", JUDGES)
+@pytest.mark.parametrize("name", LOCAL)
 def test_a_judge_that_padding_does_not_disturb_records_no_limit(name, folders):
     assert "rows_at_once" not in opened(name, folders).record()

@@ -1,0 +1,187 @@
+"""A signed statement: the DSSE envelope (version 1.0), an Ed25519 key of the user, and the check of a signature.
+
+Lethe makes and stores no key. The name of a key is that of securesystemslib, whose verifier finds a signature by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.errors import BadFile, BadInput, shortened
+from lethe.io.files import Json, read_json
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+LEGAL = "an Ed25519 key in the OpenSSH or PEM form (`ssh-keygen -t ed25519`)"
+SERVICES = ("hsm:", "awskms:", "gcpkms:", "azurekms:", "hv:", "gnupg:")
+
+
+def canonical(value: object) -> bytes:
+    """UTF-8 JSON with sorted keys and without spaces."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.encode()
+
+
+def signed_bytes(payload: bytes) -> bytes:
+    """The bytes that are signed: DSSE's pre-authentication encoding of the payload and its type.
+
+    >>> signed_bytes(b"{}")
+    b'DSSEv1 28 application/vnd.in-toto+json 2 {}'
+    """
+    kind = PAYLOAD_TYPE.encode()
+    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+
+
+@dataclass(frozen=True)
+class Signature:
+    key_id: str
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """The bytes of a statement with signatures of them."""
+
+    payload: bytes
+    signatures: tuple[Signature, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        signatures = []
+        for signature in self.signatures:
+            value = base64.b64encode(signature.value).decode()
+            signatures.append({"keyid": signature.key_id, "sig": value})
+        return {
+            "payload": base64.b64encode(self.payload).decode(),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": signatures,
+        }
+
+    def is_signed_by(self, key: Ed25519PublicKey) -> bool:
+        """Whether some signature is one of ``key`` on the payload."""
+        from cryptography.exceptions import InvalidSignature
+
+        for signature in self.signatures:
+            try:
+                key.verify(signature.value, signed_bytes(self.payload))
+            except InvalidSignature:
+                continue
+            return True
+        return False
+
+
+def is_envelope(value: Json) -> bool:
+    return isinstance(value, dict) and "payload" in value and "payloadType" in value
+
+
+def read_envelope(path: Path) -> Envelope:
+    """Read a DSSE envelope of an in-toto statement. Raises `BadFile` for another file."""
+    value = read_json(path)
+    if not is_envelope(value):
+        raise BadFile(path, "is no DSSE envelope")
+    if value["payloadType"] != PAYLOAD_TYPE:
+        got = shortened(value["payloadType"])
+        raise BadFile(path, f"has the payload type {got}, expected {PAYLOAD_TYPE!r}")
+    try:
+        payload = base64.b64decode(value["payload"], validate=True)
+        signatures = tuple(_signature(entry) for entry in value["signatures"])
+    except (AttributeError, KeyError, TypeError, ValueError, binascii.Error):
+        remedy = "Ask its author for the file as it was written."
+        raise BadFile(path, "is a broken DSSE envelope", remedy) from None
+    return Envelope(payload, signatures)
+
+
+def _signature(entry: Mapping[str, Json]) -> Signature:
+    return Signature(str(entry.get("keyid", "")), base64.b64decode(entry["sig"], validate=True))
+
+
+def sign(payload: bytes, key: Ed25519PrivateKey) -> Envelope:
+    """Return the payload in an envelope that ``key`` signs."""
+    signature = Signature(key_id(key.public_key()), key.sign(signed_bytes(payload)))
+    return Envelope(payload, (signature,))
+
+
+def key_id(key: Ed25519PublicKey) -> str:
+    """The name of a public key: the SHA-256 of its canonical JSON, as securesystemslib names it."""
+    public = {"public": key.public_bytes_raw().hex()}
+    value = {"keytype": "ed25519", "scheme": "ed25519", "keyval": public}
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def read_private_key(path: Path, password: bytes | None = None) -> Ed25519PrivateKey:
+    """Read a private key in the OpenSSH or PEM form.
+
+    Raises `BadFile` for another file, another kind of key and a wrong password, and `BadInput` for the address of a key
+    service. No message quotes the file.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if str(path).startswith(SERVICES):
+        without = "leave --key out, and sign the statement with that service's tool"
+        raise BadInput(f"--key: {shortened(path)} names a key service; {without} (`cosign`).")
+    content = _bytes(path)
+    load: Callable[..., object] = serialization.load_pem_private_key
+    if b"OPENSSH PRIVATE KEY" in content:
+        load = serialization.load_ssh_private_key
+    try:
+        key = load(content, password)
+    except UnsupportedAlgorithm:
+        remedy = "Install lethe[sign], or sign the statement with `ssh-keygen -Y sign`."
+        raise BadFile(path, "has a form that needs the package bcrypt", remedy) from None
+    except TypeError:
+        problem = "needs a password" if password is None else "has no password"
+        raise BadFile(path, problem, "See --password-env.") from None
+    except ValueError:
+        problem = "is no private key that the password opens" if password else "is no private key"
+        raise BadFile(path, problem, f"Name {LEGAL}.") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise BadFile(path, f"holds a {type(key).__name__}", f"Name {LEGAL}.")
+    return key
+
+
+def read_public_key(path: Path) -> Ed25519PublicKey:
+    """Read a public key in the OpenSSH or PEM form. Raises `BadFile` for another file and another kind of key."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    content = _bytes(path)
+    load: Callable[..., object] = serialization.load_ssh_public_key
+    if content.lstrip().startswith(b"-----BEGIN"):
+        load = serialization.load_pem_public_key
+    try:
+        key = load(content)
+    except (ValueError, UnsupportedAlgorithm):
+        raise BadFile(
+            path, "is no readable public key", f"Name the public half of {LEGAL}."
+        ) from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise BadFile(path, f"holds a {type(key).__name__}", f"Name the public half of {LEGAL}.")
+    return key
+
+
+def public_pem(key: Ed25519PublicKey) -> str:
+    """The public key in the PEM form, as openssl reads it."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadFile(path, f"cannot be read ({error.strerror})") from None

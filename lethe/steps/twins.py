@@ -1,0 +1,230 @@
+"""Stage `twins@MODEL`: the score of every candidate of every drawn secret, and the ranks of the true ones.
+
+The score of a candidate is the sum of the log-probabilities of its answer's tokens with its end, after the row's own
+question, in nats; the scores of the rows that state one secret are added. It was fixed before any score was seen. Scores
+that `twins.scores` declares beside it, the membership attacks of `lethe.scoring.likelihood`, stand in columns of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lethe.config.measuring import SERVED, Endpoint, ModelEntry
+from lethe.config.twins import REFERENCE, Score, Twins
+from lethe.data.sealed import order_key
+from lethe.data.secrets import Secret, questions_of, secrets_of
+from lethe.errors import plural
+from lethe.io.artifacts import read_split
+from lethe.io.files import SCHEMA_VERSION, Json, write_json
+from lethe.io.tables import write_parquet
+from lethe.models.checkpoints import Origin, Source, opened, prepare_torch
+from lethe.models.encoding import Encoder, Example
+from lethe.models.likelihood import AnswerTokens, answer_tokens
+from lethe.results import table
+from lethe.results.trace import GIVEN, UNREAD, Trace, by_question, measured_rows, refused_rows
+from lethe.scoring.likelihood import Item, mia_loss, mia_min_k, mia_min_k_plus_plus, mia_zlib
+from lethe.statistics.twins import TwinTest, ranks_of, twin_test
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# The declared scores that one model gives.
+ATTACKS: dict[Score, Callable[[Item], float]] = {
+    "loss": mia_loss,
+    "zlib": mia_zlib,
+    "min_k": mia_min_k,
+    "min_k_plus_plus": mia_min_k_plus_plus,
+}
+HELD_OUT = "heldout"  # the split of secrets that no model was trained on
+TOO_LONG = "no secret has candidates that all fit into the model's context"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The candidates of one secret under a model, the true one first: (k,) nats, and (k,) numbers of tokens.
+
+    ``further`` has (k,) values of each declared score, higher where a candidate looks more like training data.
+    """
+
+    secret: Secret
+    log_probs: np.ndarray
+    tokens: np.ndarray
+    further: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def run(
+    name: str,
+    twins: Twins | None,
+    alpha: float,
+    prompt: str,
+    model: ModelEntry,
+    root: Path = Path("data"),
+    source: Origin | None = None,
+) -> None:
+    """Write ``root/twins/name.parquet`` and ``root/results/twins/name.parquet``, both empty where nothing was drawn, and the
+    p-value for `dvc metrics`.
+
+    ``alpha`` is that of the ends of shares and of epsilon; ``source`` replaces the folder ``model.path``.
+    """
+    secrets = []
+    if twins is not None:
+        secrets = secrets_of(read_split("forget", root / "dataset"))
+    scored: list[Scored] = []
+    reason = ""
+    if secrets:
+        declared = twins.scores if twins is not None else ()
+        origin = source or Path(model.path)
+        scored, reason = _scored(origin, secrets, prompt, f"twins {name}", declared)
+
+    rows: list[table.Result] = []
+    if reason:
+        rows = refused_rows(name, reason)
+        print(f"{name}: no twin test: {reason}")
+    elif scored:
+        test = tested(scored, order_key(twins))
+        names = tuple(of_secret.secret.name for of_secret in scored)
+        trace = Trace(test, names, alpha)
+        rows = by_question(measured_rows(name, trace), questions_of(secrets))
+        rows += _held_out(name, origin, prompt, order_key(twins), root)
+        drawn = plural(len(names), "secret")
+        print(f"{name}: the true candidates of {drawn} ranked, p {test.p:.2g}")
+    write_parquet(root / "twins" / f"{name}.parquet", frame_of(scored))
+    table.write(table.place(root, "twins", name), rows)
+
+    shown: dict[str, float] = {"schema": SCHEMA_VERSION}
+    p = table.Numbers(rows).estimate("trace_p", GIVEN)
+    if p is not None:
+        shown["trace_p"] = p
+    write_json(root / "twins" / f"{name}.json", shown)
+
+
+def _held_out(name: str, source: Origin, prompt: str, key: bytes, root: Path) -> list[table.Result]:
+    """The row of the test on secrets that no model was trained on, which none may reject; none where there are no such."""
+    if not (root / "dataset" / f"{HELD_OUT}.jsonl").is_file():
+        return []
+    secrets = secrets_of(read_split(HELD_OUT, root / "dataset"))
+    if not secrets:
+        return []
+    scored, reason = _scored(source, secrets, prompt, f"twins {name} {HELD_OUT}", ())
+    if reason:
+        return []
+    test = tested(scored, key)
+    rows = table.Rows(name)
+    facts: dict[str, Json] = {"direction": test.direction, "ranks": list(test.ranks)}
+    rows.add("model", "twin_heldout_p", GIVEN, test.p, n=len(scored), evidence=facts)
+    return rows.rows
+
+
+def _scored(
+    source: Origin, secrets: Sequence[Secret], prompt: str, label: str, declared: Sequence[Score]
+) -> tuple[list[Scored], str]:
+    """Return the scores, or why there are none."""
+    if isinstance(source, Endpoint) or source == Path(SERVED):
+        return [], UNREAD
+    scored = candidate_scores(source, secrets, prompt, label, declared)
+    if not scored:
+        return [], TOO_LONG
+    return scored, ""
+
+
+def candidate_scores(
+    source: Source,
+    secrets: Sequence[Secret],
+    prompt: str,
+    label: str,
+    declared: Sequence[Score] = (),
+) -> list[Scored]:
+    """Return the scores of the secrets whose candidates all fit into the model's context.
+
+    Whether a secret is left out depends on its set of candidates alone, and not on which of them was drawn. ``declared``
+    names further scores; *reference* is none of them here, since it is a difference of two models' scores.
+    """
+    import torch
+
+    prepare_torch()
+    model, tokenizer = opened(source)
+    encoder = Encoder(tokenizer, prompt)
+    examples: list[Example] = []
+    for secret in secrets:
+        for row, answers in zip(secret.rows, secret.answers, strict=True):
+            for answer in answers:
+                examples.append(encoder.example(row, answer))
+    tokens = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=label)
+    del model
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # free the memory for the sampling that may follow
+
+    scored = []
+    start = 0
+    for secret in secrets:
+        shape = (len(secret.rows), len(secret.candidates))
+        of_secret = tokens[start : start + math.prod(shape)]
+        start += len(of_secret)
+        lengths = np.array([len(answer.log_probs) for answer in of_secret])
+        if not lengths.all():
+            continue
+        totals = np.array([answer.log_probs.sum() for answer in of_secret])
+        nats = totals.reshape(shape).sum(axis=0)
+        n_tokens = lengths.reshape(shape).sum(axis=0)
+        further: dict[str, np.ndarray] = {}
+        for name in declared:
+            if name != REFERENCE:
+                further[name] = _further(name, secret, of_secret)
+        scored.append(Scored(secret, nats, n_tokens, further))
+    if len(scored) < len(secrets):
+        left_out = len(secrets) - len(scored)
+        print(f"{label}: {plural(left_out, 'secret')} left out, longer than the model's context")
+    return scored
+
+
+def _further(name: Score, secret: Secret, tokens: Sequence[AnswerTokens]) -> np.ndarray:
+    """Return (k,) the sum over the secret's rows of a membership attack's score of each candidate."""
+    measure = ATTACKS[name]
+    texts = [text for answers in secret.answers for text in answers]
+    values = [measure(Item(text, of_text)) for text, of_text in zip(texts, tokens, strict=True)]
+    return np.reshape(values, (len(secret.rows), -1)).sum(axis=0)
+
+
+def tested(scored: Sequence[Scored], key: bytes) -> TwinTest:
+    """Return the twin test of the ranks of the true candidates."""
+    ranks = []
+    candidates = []
+    for of_secret in scored:
+        order = of_secret.secret.order(key)
+        (rank,) = ranks_of([of_secret.log_probs], [0], [order])
+        ranks.append(int(rank))
+        candidates.append(len(of_secret.log_probs))
+    return twin_test(ranks, candidates)
+
+
+def frame_of(scored: Sequence[Scored]) -> pd.DataFrame:
+    """Return a row per candidate: ``secret, candidate, log_prob, tokens``, 1 as ``true`` of the true one, and a column for
+    each declared score.
+    """
+    import pandas as pd
+
+    rows = []
+    for of_secret in scored:
+        for place, candidate in enumerate(of_secret.secret.candidates):
+            log_prob = float(of_secret.log_probs[place])
+            tokens = int(of_secret.tokens[place])
+            is_true = int(place == 0)
+            rows.append((of_secret.secret.name, candidate, log_prob, tokens, is_true))
+    types = {
+        "secret": object,
+        "candidate": object,
+        "log_prob": float,
+        "tokens": int,
+        "true": int,
+    }
+    scores = pd.DataFrame(rows, columns=list(types)).astype(types)
+    declared = scored[0].further if scored else ()
+    for name in declared:
+        scores[name] = np.concatenate([of_secret.further[name] for of_secret in scored])
+    return scores

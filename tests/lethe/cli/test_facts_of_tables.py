@@ -1,0 +1,97 @@
+"""A table that states how its answers came about carries no claim that this refutes, like a log of another tool."""
+
+import pandas as pd
+import pytest
+
+import lethe
+from lethe.errors import BadInput
+from tests.lethe.cli.calls import Command
+
+bounds, log = Command("bounds"), Command("log")
+N = 300
+
+
+def table(texts=False, **columns):
+    """Answers without a leak to two questions, with these further columns."""
+    rows = pd.DataFrame({"prompt_id": ["a"] * N + ["b"] * N, "sample": [*range(N)] * 2, "leak": 0})
+    if texts:
+        rows["text"] = [f"answer {number}" for number in range(2 * N)]
+    return rows.assign(**columns)
+
+
+def written(path, rows):
+    if path.suffix == ".csv":
+        rows.to_csv(path, index=False)
+    else:
+        rows.to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+@pytest.mark.parametrize(
+    ("setting", "value"), [("temperature", 0), ("Temperature", 0.0), ("do_sample", False)]
+)
+def test_a_column_that_states_greedy_decoding_refutes_the_draws(tmp_path, name, setting, value):
+    path = written(tmp_path / name, table(**{setting: value}))
+
+    found = bounds.call(path, "--fail-above", "0.1")
+
+    assert found.exit_code == 1
+    assert "states greedy decoding" in found.output
+    assert "with probability" not in found.output
+
+
+def test_the_temperature_of_the_greedy_answer_alone_refutes_nothing(tmp_path):
+    rows = table(temperature=1.0)
+    greedy = rows[:1].assign(sample=-1, temperature=0.0)
+
+    path = written(tmp_path / "scores.csv", pd.concat([greedy, rows]))
+
+    assert "with probability" in bounds.call(path).output
+
+
+def test_answers_of_a_greedy_table_with_texts_are_copies(tmp_path):
+    path = written(tmp_path / "answers.csv", table(texts=True, temperature=0))
+
+    assert "temperature 0" in log.call(path).output
+
+
+@pytest.mark.parametrize("texts", [False, True], ids=["scores", "answers"])
+def test_answers_from_a_cache_are_no_draws(tmp_path, texts):
+    path = written(tmp_path / "scores.csv", table(texts=texts, cached=[False, True] * N))
+
+    found = bounds.call(path, "--score", "leak", "--fail-above", "0.1")
+
+    assert found.exit_code == 1
+    assert "300 answers came" in found.output
+    assert "with probability" not in found.output
+
+
+@pytest.mark.parametrize("end", ["error", "abort", "tool_calls", "something new"])
+def test_an_answer_that_no_model_ended_is_missing_and_no_clean_one(tmp_path, end):
+    ends = ["stop"] * 10 + [end] * (N - 10)
+    path = written(tmp_path / "scores.csv", table(finish_reason=ends * 2))
+
+    assert "no model ended this" in bounds.refused(path)
+    found = bounds.call(path, "--missing", "worst", "--fail-above", "0.1")
+    assert found.exit_code == 1
+    (first, _) = bounds.result(path, "--missing", "worst")["per_prompt"]
+    assert first["m_bin"] > 0.9
+
+
+def test_a_table_in_memory_has_the_same_missing_answers():
+    rows = table(finish_reason=["length", "error"] * N)
+
+    with pytest.raises(BadInput, match="missing"):
+        lethe.bounds(rows, score="leak")
+    found = lethe.bounds(rows, score="leak", missing="worst")
+    assert found.worst().bound.value > 0.5
+
+
+def test_known_ends_change_nothing(tmp_path):
+    ended = table(finish_reason=["stop", "length"] * N)
+
+    with_ends = bounds.result(written(tmp_path / "a.csv", ended))
+    without = bounds.result(written(tmp_path / "b.csv", table()))
+
+    assert with_ends["per_prompt"] == without["per_prompt"]
