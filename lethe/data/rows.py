@@ -28,6 +28,7 @@ from lethe.io.csv_form import LARGEST_CELL
 from lethe.io.files import check_file, doubled, read_json, read_records, read_text
 from lethe.io.ids import REMEDY, alike
 from lethe.io.packed import suffix_of
+from lethe.io.unseen import seen
 from lethe.registry import DATASETS
 
 NO_HUB = "Check the name and the network, or set {key} to null and data.source to a folder."
@@ -166,7 +167,7 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
         if name in line_of_id:
             problem = f"id {name!r} already appears on line {line_of_id[name]}"
             raise BadRow(path, line, problem, "Make it unique.")
-        first_that_looks_so = first_id_by_look.setdefault(name.strip(), name)
+        first_that_looks_so = first_id_by_look.setdefault(seen(name), name)
         likeness = alike((first_that_looks_so, name))
         if likeness is not None:
             raise BadRow(path, line, likeness.problem("id"), REMEDY)

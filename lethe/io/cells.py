@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Number
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +69,8 @@ def numbers_of(column: pd.Series, words: bool = True) -> NumberColumn:
         if len(column) and not words:
             raise NoNumber(0, bool(column.iloc[0]))
         return NumberColumn(column.to_numpy(dtype=np.float64, na_value=np.nan), "words", "true")
+    if len(column) and (column.dtype.kind in "mMc" or isinstance(column.dtype, pd.PeriodDtype)):
+        raise NoNumber(0, column.iloc[0])  # a time, which pandas counts in nanoseconds
     if pd.api.types.is_numeric_dtype(column):
         return NumberColumn(column.to_numpy(dtype=np.float64, na_value=np.nan))
     # pandas takes true beside 0.5 for 1.
@@ -151,6 +155,9 @@ def _plain_number(value: object, place: int) -> float:
         # Only Python reads 1_0 as ten, and true as one.
         if isinstance(value, BOOLS) or (isinstance(value, str) and "_" in value):
             raise ValueError
+        # NumPy takes a list of one number for the number, and Python bytes for text.
+        if not isinstance(value, (str, Number, Decimal)):
+            raise TypeError
         return float(value)  # type: ignore[arg-type]
     except OverflowError:  # an integer of hundreds of digits
         return -math.inf if value < 0 else math.inf  # type: ignore[operator]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lethe.errors import shortened
+from lethe.io.unseen import seen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,14 +44,14 @@ def _is_bool(value: object) -> bool:
 
 
 def looks(value: object) -> set[str]:
-    """The texts that an id looks like: two ids with a common look differ only in type or in blanks around them.
+    """The texts that an id looks like: two ids with a common look differ only in type, blanks or what cannot be seen.
 
     >>> looks(1) & looks("1"), looks(1.0) & looks(1), looks(True) & looks(1), looks("a ") & looks("a")
     ({'1'}, {'1'}, {'1'}, {'a'})
     >>> looks("01") & looks("1") | looks("1.0") & looks("1")
     set()
     """
-    text = id_text(value).strip()
+    text = seen(id_text(value))
     if _is_bool(value):
         return {text, str(int(bool(value)))}
     if isinstance(value, float) and (whole := WHOLE.match(text)):
@@ -63,15 +64,19 @@ REMEDY = "Write the id of a question alike in all of its rows, or give two quest
 
 @dataclass(frozen=True)
 class Alike:
-    """Two ids that differ only in type or in blanks, and the place of the second among all."""
+    """Two ids that only look different, or only look alike, and the place of the second among all."""
 
     first: object
     second: object
     place: int
 
     def problem(self, name: str) -> str:
-        ids = f"{_shown(self.first)} and {_shown(self.second)}"
-        return f"{name} {ids} differ only in their type or in blanks around them"
+        first = _shown(self.first)
+        second = _shown(self.second)
+        if seen(first) == seen(second):  # one is composed
+            first = ascii(first)[1:-1]
+            second = ascii(second)[1:-1]
+        return f"{name} {first} and {second} differ only in their type, in blanks or in what cannot be seen"
 
 
 def _shown(value: object) -> str:
@@ -112,12 +117,16 @@ def _placed(present: pd.Series) -> Alike | None:
 
 
 def as_text(column: pd.Series) -> pd.Series:
-    """The ids of a column as text; a missing id stays missing."""
+    """The ids of a column as text; a missing id stays missing, and an id of which nothing can be seen is missing."""
     import pandas as pd
 
-    if pd.api.types.infer_dtype(column, skipna=True) == "string":
-        return column
-    return column.map(id_text, na_action="ignore").astype(object)
+    texts = column
+    if pd.api.types.infer_dtype(column, skipna=True) != "string":
+        texts = column.map(id_text, na_action="ignore").astype(object)
+    unseen = [text for text in texts.dropna().unique() if not seen(text)]
+    if not unseen:
+        return texts
+    return texts.mask(texts.isin(unseen), None)
 
 
 def candidates(table: pd.DataFrame, scores: Collection[str]) -> list[str]:

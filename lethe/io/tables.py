@@ -30,6 +30,7 @@ from lethe.io.files import (
 from lethe.io.ids import REMEDY as ALIKE_REMEDY
 from lethe.io.ids import WHOLE, alike_in, as_text
 from lethe.io.packed import suffix_of
+from lethe.io.unseen import seen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +107,7 @@ def read_table(
 
     The frame keeps the row order of the file; `file_line` gives the line of a row. In a CSV with one column, a blank
     line is a row without a value, except at the end of the file. Columns of ``ids`` hold text: two ids that differ only in
-    type or in blanks around them are refused. Columns of ``text`` hold text where the file is a CSV.
+    type, in blanks or in characters that cannot be seen are refused. Columns of ``text`` hold text where the file is a CSV.
 
     Raises
     ------
@@ -166,7 +167,7 @@ def _check_labels(path: Path, table: pd.DataFrame, columns: Sequence[str]) -> No
 
 
 def ids_as_text(path: Path, table: pd.DataFrame, ids: Sequence[str]) -> None:
-    """Turn columns of ids into text; two that differ only in type or in blanks around them are refused by both names."""
+    """Turn columns of ids into text; two that differ only in what cannot be seen are refused by both names."""
     for column in set(ids) & set(table.columns):
         found = alike_in(table[column])
         if found is not None:
@@ -185,12 +186,12 @@ def is_ours(path: Path) -> bool:
 
 
 def sample_names(column: pd.Series) -> pd.Series:
-    """The names of answers as text, alike where only the type or the blanks differ: 1, 1.0 and "1" are one answer."""
+    """The names of answers as text, alike where they look alike: 1, 1.0 and "1" are one answer."""
     import pandas as pd
 
     if pd.api.types.is_integer_dtype(column):
         return column.astype(str)
-    texts = column.map(str, na_action="ignore").astype(object).str.strip()
+    texts = column.map(str, na_action="ignore").map(seen, na_action="ignore").astype(object)
     return texts.str.replace(WHOLE, r"\1", regex=True)
 
 

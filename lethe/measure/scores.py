@@ -319,13 +319,17 @@ def of_frame(
     found = ids.alike_in(table[name])
     if found is not None:
         raise BadFile("scores", found.problem(name), ids.REMEDY)
+    names = ids.as_text(table[name])
+    if names.isna().any():
+        raise BadFile("scores", f"{name} is missing in row {int(names.isna().argmax())}")
+    table = table.assign(**{name: names})
     broken = without_end(table)
     if broken.any():
         table = table.assign(**{column: table[column].where(~broken)})
     drawn = table
     if "sample" in table:
         drawn = table[sample_names(table["sample"]) != str(GREEDY)]
-    groups = drawn.groupby(ids.as_text(drawn[name]), sort=False, dropna=False)[column]
+    groups = drawn.groupby(name, sort=False)[column]
     scores = {str(prompt): values.to_numpy() for prompt, values in groups}
     return ReadScores(as_prompts(scores, missing), stated, missing)
 

@@ -4,6 +4,9 @@ Text and keyword are compared in their normal form (`lethe.scoring.typography`).
 characters of a keyword are skipped (Harry **Potter**), but not between two digits (5*3 is not 53); a backtick may also be an
 apostrophe (O`Brien). A keyword that holds such a mark itself, like C* or snake_case, is looked for as it is written.
 
+A word may be broken over two lines: a hyphen and white space between two letters are skipped (Har- ry), and so is white space
+behind a hyphen of the keyword itself (Jean- Luc). White space alone parts words, and so does a hyphen alone.
+
 Under "word" a keyword counts as a whole word only: no letter, digit or combining mark continues it on either side. An
 underscore is not an end: it counts as what stands behind it, so _Harry_ says Harry and snake_harry does not.
 """
@@ -15,13 +18,14 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from lethe.scoring.text import is_text
-from lethe.scoring.typography import EMPHASIS, SINGLE, normalise
+from lethe.scoring.typography import DASH, EMPHASIS, SINGLE, normalise
 
 Match = Literal["word", "substring"]
 
 UNDERSCORE, BACKTICK = "_", "`"
 MARKS = re.escape(EMPHASIS)
-_SKIPPED = f"{EMPHASIS}{SINGLE} ".encode()
+_SKIPPED = f"{EMPHASIS}{SINGLE}{DASH} ".encode()
+BREAK = f"{DASH} "
 
 # Scripts without blanks between words: a keyword in such a script counts wherever its characters occur.
 WITHOUT_BLANKS = (
@@ -72,6 +76,19 @@ def skips(keyword: str, place: int) -> bool:
     return not between_digits and not is_literal(keyword)
 
 
+def breaks(keyword: str, place: int) -> bool:
+    """Whether a hyphen and white space may stand before the character at ``place``, which is not the first."""
+    between_letters = keyword[place - 1].isalpha() and keyword[place].isalpha()
+    return between_letters and not is_literal(keyword)
+
+
+def breaks_at_hyphen(keyword: str, place: int) -> bool:
+    """Whether white space may stand before the character at ``place``, behind a hyphen of the keyword."""
+    if place < 2 or keyword[place - 1] != DASH or is_literal(keyword):
+        return False
+    return keyword[place - 2].isalnum() and keyword[place].isalnum()
+
+
 @cache
 def joins(character: str) -> bool:
     """Whether a word continues across this character: a letter, digit, mark or underscore of a script with blanks."""
@@ -91,7 +108,7 @@ def occurs(text: str, keywords: Sequence[str], match: Match) -> bool:
     for keyword in keywords:
         if _occurs(text, keyword, match):
             return True
-    if not is_literal(text):
+    if not is_literal(text) and BREAK not in text:
         return False
     bare = _bare(text)
     for keyword in keywords:
@@ -130,7 +147,7 @@ def _occurs(text: str, keyword: str, match: Match) -> bool:
 
 
 def _occurs_marked(text: str, keyword: str, match: Match) -> bool:
-    """Whether a keyword without marks of emphasis occurs in a text with marks between its characters."""
+    """Whether a keyword without marks of emphasis occurs in a text with marks or a break between its characters."""
     if is_literal(keyword):
         return False
     for found in _search(keyword).finditer(text):
@@ -162,8 +179,8 @@ def _search(keyword: str) -> re.Pattern[str]:
 
 
 def _pattern(keyword: str) -> str:
-    """A keyword without marks of emphasis, with optional marks between its characters. No two parts that repeat can match
-    the same mark, so a search takes linear time."""
+    """A keyword without marks of emphasis, with optional marks and breaks between its characters. No two parts that repeat
+    can match the same mark, so a search takes linear time."""
     marks = f"[{MARKS}]*"
     parts = [re.escape(keyword[0])]
     if keyword[0] == SINGLE:  # a run of marks can begin with an apostrophe at one place only
@@ -175,6 +192,10 @@ def _pattern(keyword: str) -> str:
             before = f"[{MARKS} ]*"
         elif skips(keyword, place):
             before = marks
+        if breaks(keyword, place):
+            before += f"(?:{DASH}{marks} [{MARKS} ]*)?"
+        elif breaks_at_hyphen(keyword, place):
+            before += f"(?: [{MARKS} ]*)?"
         if character == SINGLE:
             parts.append(f"(?:{before}{SINGLE}|{before.replace(BACKTICK, '')}{BACKTICK})")
         else:

@@ -4,15 +4,17 @@
 
 1. Signs of typography (`SIGNS`): apostrophes and quotation marks of every shape become ``'`` and ``"``, dashes become ``-``,
    and what leaves no mark of its own is left out: characters with the Unicode property Default_Ignorable_Code_Point, the
-   Arabic tatweel, Arabic and Hebrew vowel points, and lines under or through a letter.
+   Arabic tatweel, Arabic and Hebrew vowel points, and lines under or through a letter. A decimal digit of any script becomes
+   the ASCII digit.
 2. Unicode NFKC: ligatures, full-width and styled letters, the order of combining marks.
 3. Case folding (ß is ss, a final sigma is a sigma), and step 1 again for what NFKC unpacked.
-4. The dotted İ and its lower-case form, i with a dot above, become i. The dotless ı is another letter and stays.
+4. What capitals do not tell apart: the dotted İ, i with a dot above and the dotless ı become i, and a Greek letter loses its
+   accents, breathings and diaeresis.
 5. Each run of white space becomes one blank, and none stays at the ends.
 
-Other accents stay: "café" is not "cafe". `EMPHASIS` marks stay too, because C* and snake_case are words; a search skips them
-(`lethe.scoring.keyword`). The glossary has a table of examples. Whoever changes the rule raises `RULE`, which results
-record.
+Other accents stay: "café" is not "cafe". `EMPHASIS` marks stay too, because C* and snake_case are words, and so does the
+hyphen of a word that is broken over two lines; a search skips both (`lethe.scoring.keyword`). The glossary has a table of
+examples. Whoever changes the rule raises `RULE`, which results record.
 
 Sources: Unicode Standard Annex 15 (NFKC) and the Unicode Character Database 15 (DerivedCoreProperties.txt). No character
 was added to the property since then.
@@ -21,31 +23,15 @@ was added to the property since then.
 import re
 import unicodedata
 
-# 1: NFKC, case folding, blanks. 2: signs of typography, the dotted I, marks of emphasis.
-RULE = f"2, Unicode {unicodedata.unidata_version}"
+from lethe.io.unseen import DEFAULT_IGNORABLE
+
+# 1: NFKC, case folding, blanks. 2: signs of typography, the dotted I, marks of emphasis. 3: digits of all scripts, the
+# dotless i, Greek accents, words broken over two lines.
+RULE = f"3, Unicode {unicodedata.unidata_version}"
 
 EMPHASIS = "*_`~"  # of Markdown: *Harry*, __Harry__, `Harry`, ~~Harry~~
 SINGLE, DOUBLE, DASH = "'", '"', "-"
 
-DEFAULT_IGNORABLE = (
-    (0x00AD, 0x00AD),  # soft hyphen
-    (0x034F, 0x034F),  # combining grapheme joiner
-    (0x061C, 0x061C),  # Arabic letter mark
-    (0x115F, 0x1160),  # Hangul fillers
-    (0x17B4, 0x17B5),  # Khmer inherent vowels
-    (0x180B, 0x180F),  # Mongolian variation selectors and vowel separator
-    (0x200B, 0x200F),  # zero width space, joiners, marks of direction
-    (0x202A, 0x202E),  # embeddings and overrides of direction
-    (0x2060, 0x206F),  # word joiner, invisible operators, isolates
-    (0x3164, 0x3164),  # Hangul filler
-    (0xFE00, 0xFE0F),  # variation selectors
-    (0xFEFF, 0xFEFF),  # byte order mark
-    (0xFFA0, 0xFFA0),  # half-width Hangul filler
-    (0xFFF0, 0xFFF8),  # unassigned
-    (0x1BCA0, 0x1BCA3),  # shorthand format controls
-    (0x1D173, 0x1D17A),  # musical format controls
-    (0xE0000, 0xE0FFF),  # tags and further variation selectors
-)
 OPTIONAL = (
     (0x0332, 0x0333),  # one and two lines below, as underlined text is typed
     (0x0335, 0x0336),  # strokes through a letter, as struck text is typed
@@ -71,21 +57,25 @@ QUOTATION_MARKS = (
 # Beside the category Pd: modifier minus, hyphen bullet, swung dash, superscript, subscript and plain minus, box line,
 # heavy minus.
 FURTHER_DASHES = "\u02d7\u2043\u2053\u207b\u208b\u2212\u2500\u2796"
+DOTLESS = 0x0131  # its capital is an I
 BLANK_PATTERN = 0x2800  # the Braille pattern without dots
 
 
 def _signs() -> dict[int, str]:
-    """Map each code point of typography to its plain sign, or to no text."""
+    """Map each code point of typography to its plain sign, and each further decimal digit to the ASCII one."""
     signs = {}
     for first, last in (*DEFAULT_IGNORABLE, *OPTIONAL):
         signs.update(dict.fromkeys(range(first, last + 1), ""))
-    for code in range(0x20000):  # no later code point is a dash
-        if unicodedata.category(chr(code)) == "Pd":
+    for code in range(0x80, 0x20000):  # no later code point is a dash or a digit
+        category = unicodedata.category(chr(code))
+        if category == "Pd":
             signs[code] = DASH
+        if category == "Nd":
+            signs[code] = str(unicodedata.decimal(chr(code)))
     for texts, plain in ((APOSTROPHES, SINGLE), (QUOTATION_MARKS, DOUBLE), (FURTHER_DASHES, DASH)):
         signs.update(dict.fromkeys(map(ord, texts), plain))
     signs[BLANK_PATTERN] = " "
-    del signs[ord(DASH)]
+    signs[DOTLESS] = "i"
     return signs
 
 
@@ -93,6 +83,12 @@ SIGNS = _signs()
 # Two patterns: a character class is looked up in a table only if all its characters are below U+10000.
 _NEAR = re.compile(f"[{''.join(chr(code) for code in sorted(SIGNS) if code < 0x10000)}]")
 _FAR = re.compile("[\U00010000-\U0001ffff\U000e0000-\U000e0fff]")
+
+GREEK = "\u0370-\u03ff\u1f00-\u1fff"
+# Grave, acute, macron, breve, diaeresis, both breathings, circumflex.
+GREEK_MARKS = "\u0300\u0301\u0304\u0306\u0308\u0313\u0314\u0342"
+_ACCENTED = re.compile(f"[{GREEK}][{GREEK_MARKS}]*")
+_MARK_OF_GREEK = re.compile(f"[{GREEK_MARKS}]")
 
 
 def normalise(text: str) -> str:
@@ -111,7 +107,13 @@ def folded(text: str) -> str:
     signs = plain(text)
     unpacked = unicodedata.normalize("NFKC", signs)
     lower = unpacked.casefold().replace("i\u0307", "i")
-    return lower if unpacked == signs else plain(lower)  # case folding itself brings no sign back
+    bare = _ACCENTED.sub(_without_marks, lower)
+    return bare if unpacked == signs else plain(bare)  # case folding itself brings no sign back
+
+
+def _without_marks(letter: re.Match[str]) -> str:
+    """A Greek letter as capitals write it, which may leave out accents and add a diaeresis (Μάιος, ΜΑΪΟΣ)."""
+    return _MARK_OF_GREEK.sub("", unicodedata.normalize("NFD", letter[0]))
 
 
 def plain(text: str) -> str:

@@ -274,7 +274,7 @@ class Table:
         self._check_count(entry.scores)
 
     def name(self, identity: object) -> str:
-        """Return the name of a question as text; `log` refuses names that differ only in type or in blanks around them."""
+        """Return the name of a question as text; `log` refuses names that differ only in what cannot be seen."""
         self._ids.append(identity)
         return ids.id_text(identity)
 
@@ -441,7 +441,7 @@ class Table:
         setting that repeats an answer on some servers: it did, where all answers to each question are the same. ``reasons``
         say, in whole sentences, why nothing could be claimed of the file that this one was made from.
 
-        Raises `BadFile` where no answer was added, or names of questions differ only in type or in blanks around them.
+        Raises `BadFile` where no answer was added, or names of questions differ only in what cannot be seen.
         """
         if not self._answers:
             raise BadFile(self.path, "holds no answers")

@@ -7,7 +7,7 @@ mark that does not start a segment leads to `DIRTY`: only the scorer itself can 
 
 A complete keyword is pending at first. A combining mark may still compose with its last character,
 and under "word" the next character may continue the word. Only the next character that starts a
-segment, or the end of the text, turns it into a leak. Marks of emphasis are read under the rule of
+segment, or the end of the text, turns it into a leak. Marks of emphasis and breaks of lines are read under the rule of
 `lethe.scoring.keyword`. A state records the progress of every keyword and the open bytes of an
 unfinished character, so every tokenisation of a keyword is recognised, and so are keywords that end
 inside a token.
@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -26,11 +27,13 @@ from lethe.scoring.keyword import (
     BACKTICK,
     UNDERSCORE,
     Match,
+    breaks,
+    breaks_at_hyphen,
     joins,
     keyword_form,
     skips,
 )
-from lethe.scoring.typography import EMPHASIS, SINGLE, folded, plain
+from lethe.scoring.typography import DASH, EMPHASIS, SINGLE, folded, plain
 
 LEAK, DIRTY = 0, 1  # the two absorbing states
 MOST_STATES = 20_000
@@ -93,14 +96,21 @@ def letters_of(text: str) -> np.ndarray:
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
+class Begun(NamedTuple):
+    """A keyword, by its number, of which ``length`` characters are read. ``after``: what was read since of a broken line."""
+
+    keyword: int
+    length: int
+    after: Literal["", "hyphen", "break"] = ""
+
+
 @dataclass(frozen=True)
 class Configuration:
-    """The progress of every keyword: ``open`` holds (keyword, characters read) for each that has begun. ``joined``:
-    the last character, underscores aside, joins a word. ``blank``: it was a blank, or nothing was read. ``empty``: only
-    blanks so far. ``complete``: a keyword is complete, except for a mark that may follow. ``ending``: complete unless the
-    word continues."""
+    """The progress of every keyword: ``open`` holds each that has begun. ``joined``: the last character, underscores aside,
+    joins a word. ``blank``: it was a blank, or nothing was read. ``empty``: only blanks so far. ``complete``: a keyword is
+    complete, except for a mark that may follow. ``ending``: complete unless the word continues."""
 
-    open: frozenset[tuple[int, int]] = frozenset()
+    open: frozenset[Begun] = frozenset()
     joined: bool = False
     blank: bool = True
     empty: bool = True
@@ -146,7 +156,7 @@ def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
             keywords,
             "normalised texts that are not blank and contain no combining mark",
         )
-    alphabet = "".join(sorted({*"".join(keywords), *EMPHASIS} - {" "}))
+    alphabet = "".join(sorted({*"".join(keywords), *EMPHASIS, DASH} - {" "}))
     reader = _Reader(keywords, match)
     inputs = _inputs(alphabet)
     number_of_state = {Configuration(): 2}
@@ -228,18 +238,19 @@ class _Reader:
             return at
         complete = at.complete or ended
         ending = at.ending and underscore
-        begun: set[tuple[int, int]] = set()
-        unread = [(number, 0) for number in range(len(self.keywords))]
-        for number, length in [*at.open, *unread]:
-            keyword = self.keywords[number]
+        begun: set[Begun] = set()
+        unread = [Begun(number, 0) for number in range(len(self.keywords))]
+        for part in [*at.open, *unread]:
+            keyword = self.keywords[part.keyword]
+            length = part.length
             if length == 0 and self.whole and at.joined and joins(keyword[0]):
                 continue  # a keyword within a word
-            if length > 0 and self._passes(keyword, length, character):
-                begun.add((number, length))
-            if not _reads(keyword[length], character):
+            if length > 0:
+                begun |= self._passed(part, character)
+            if part.after == "hyphen" or not _reads(keyword[length], character):
                 continue
             if length + 1 < len(keyword):
-                begun.add((number, length + 1))
+                begun.add(Begun(part.keyword, length + 1))
             elif self.whole and joining:
                 ending = True
             else:
@@ -256,24 +267,34 @@ class _Reader:
             ending,
         )
 
-    def _passes(self, keyword: str, length: int, character: str | None) -> bool:
-        """Whether a character may stand between the first ``length`` characters of a keyword and the next one."""
-        if character == " ":  # as a further blank, with marks of emphasis in between
-            return keyword[length - 1] == " "
-        return character is not None and character in EMPHASIS and skips(keyword, length)
+    def _passed(self, part: Begun, character: str | None) -> set[Begun]:
+        """The progress behind a character that may stand before the next one of the keyword; empty where it may not."""
+        keyword = self.keywords[part.keyword]
+        length = part.length
+        if character is not None and character in EMPHASIS and skips(keyword, length):
+            return {part}
+        if character == DASH and not part.after and breaks(keyword, length):
+            return {part._replace(after="hyphen")}
+        if character != " ":
+            return set()
+        if keyword[length - 1] == " ":  # a further blank, with marks of emphasis in between
+            return {part}
+        if part.after or breaks_at_hyphen(keyword, length):
+            return {part._replace(after="break")}
+        return set()
 
     def missing(self, at: Configuration) -> int:
         """The fewest characters that must follow before a keyword is complete."""
         if at.complete or at.ending:
             return 0
-        begun = [len(self.keywords[number]) - length for number, length in at.open]
+        begun = [len(self.keywords[part.keyword]) - part.length for part in at.open]
         return min([*begun, *map(len, self.keywords)])
 
     def matched(self, at: Configuration) -> float:
         """The largest share of a keyword that is read."""
         if at.complete or at.ending:
             return 1.0
-        shares = [length / len(self.keywords[number]) for number, length in at.open]
+        shares = [part.length / len(self.keywords[part.keyword]) for part in at.open]
         return max(shares, default=0.0)
 
 

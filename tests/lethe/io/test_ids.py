@@ -22,6 +22,11 @@ LOOK_ALIKE = [
     (True, "true"),
     ("ada", "ada "),
     ("a", "\ta"),
+    ("a", "a\u200b"),
+    ("a b", "a\u00ad b"),
+    ("a b", "a\u00a0b"),
+    ("a\ufeff", "\u2060a"),
+    ("a", "a\x07"),
 ]
 
 
@@ -217,6 +222,38 @@ def test_a_log_of_texts_takes_the_column_of_its_questions(tmp_path, suffix):
     log = lethe.read_log(path, by="question_id")
 
     assert log.answers["prompt_id"].tolist() == ["7", "7", "8", "8"]
+
+
+@pytest.mark.parametrize("name", [" ", "\u200b", "\u00ad \u2060"])
+def test_an_id_of_which_nothing_can_be_seen_is_missing(tmp_path, name):
+    table = pd.DataFrame({"prompt_id": ["a", name], "score": [0, 1]})
+    table.to_csv(tmp_path / "a.csv", index=False)
+
+    with pytest.raises(BadInput, match="line 3: prompt_id is missing"):
+        read_scores(tmp_path / "a.csv", None)
+    with pytest.raises(BadInput, match="prompt_id is missing"):
+        lethe.bounds(table)
+
+
+def test_a_table_in_memory_with_a_missing_id_is_refused():
+    table = pd.DataFrame({"prompt_id": ["a", None], "score": [0, 1]})
+
+    with pytest.raises(BadInput, match="prompt_id is missing"):
+        lethe.bounds(table)
+
+
+def test_names_of_samples_that_look_alike_are_one_answer(tmp_path):
+    rows = [{"prompt_id": "a", "sample": name, "score": 0} for name in ("1", "1\u200b")]
+    write_lines(tmp_path / "a.jsonl", rows)
+
+    with pytest.raises(BadInput, match="line 2"):
+        read_scores(tmp_path / "a.jsonl", None)
+
+
+def test_ids_that_differ_only_in_composition_are_told_apart_by_their_escapes():
+    found = alike(["caf\u00e9", "cafe\u0301"])
+
+    assert "'caf\\xe9' and 'cafe\\u0301'" in found.problem("id")
 
 
 def test_the_first_two_ids_that_look_the_same_are_found_in_order():

@@ -2,11 +2,12 @@
 
 import gzip
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 import lethe
-from lethe.errors import BadFile, LetheError
+from lethe.errors import BadFile, BadRow, LetheError
 from lethe.io.packed import opened
 from lethe.io.tables import read_table
 from lethe.measure.scores import read_any_scores
@@ -123,3 +124,12 @@ def test_a_packed_bomb_is_refused_before_it_fills_the_memory(tmp_path, monkeypat
 
     with pytest.raises(BadFile, match="more than 400 times"), opened(path) as file:
         file.read()
+
+
+@pytest.mark.parametrize("cell", [[0.0], ["1"], {"score": 1}, pd.Timestamp(0), pd.Timedelta(1)])
+def test_a_cell_of_parquet_that_holds_no_number_is_refused(tmp_path, cell):
+    table = pd.DataFrame({"prompt_id": ["a", "a"], "score": [cell, cell]})
+    table.to_parquet(tmp_path / "a.parquet")
+
+    with pytest.raises(BadRow, match="expected a number"):
+        read_any_scores(tmp_path / "a.parquet", None)

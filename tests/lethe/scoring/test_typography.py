@@ -29,7 +29,21 @@ IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 QUOTATION = regex.compile(r"\p{Quotation_Mark}")
 SCALARS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 MARKS = "*_`~"
-NAMES = ["O'Brien", "Jean-Luc", "Harry Potter", "Iris", '"Dune"', "53 a", "C*", "a_b", "محمد"]
+NAMES = [
+    *(
+        "O'Brien",
+        "Jean-Luc",
+        "Harry Potter",
+        "Iris",
+        '"Dune"',
+        "53 a",
+        "C*",
+        "a_b",
+        "محمد",
+        "Μάιος",
+        "555-12",
+    ),
+]
 OTHER_FORMS = {
     "'": "\u2019\u2018\u02bc\u2032\u00b4`\uff07",
     "-": "\u2010\u2011\u2013\u2014\u2212\ufe63",
@@ -38,8 +52,14 @@ OTHER_FORMS = {
     "I": "\u0130\uff29i",
     "r": "\uff52\U0001d42bR",
     "a": "\uff41A",
+    "5": "\u0665\u096b\uff15\U0001d7d3",
+    "ά": "αΑΆ\u1f71\u1f04",
+    "ι": "ΙΪϊΐί",
+    "ς": "σΣ",
+    "i": "\u0131I",
 }
 INSERTED = ["\u200b", "\u00ad", "\u2060", "\ufeff", "\ufe0f", "\u0640", "**", "_", "`", "~~"]
+INSERTED += ["-\n", "- ", "\u2010\n", "-", "\n", "-\n**", "-* \n"]
 BESIDE = ["", " ", ".", "*", "_", "s", "x_", "**", "\u200b", "\u2019s", "\u0301", "\n", "5"]
 TOKENIZERS = [byte_level(), byte_fallback()]
 LETTERS = [TokenLetters(spelling_of(tokenizer, len(tokenizer))) for tokenizer in TOKENIZERS]
@@ -55,13 +75,22 @@ def plain(character):
         return "-"
     if character in "\u2018\u2019\u02bc\u2032\u00b4\uff07":
         return "'"
+    if unicodedata.category(character) == "Nd":
+        return str(int(character))
+    if character == "\u0131":
+        return "i"
     return '"' if QUOTATION.match(character) or character == "\u2033" else character
 
 
 def reference_form(text):
     unpacked = unicodedata.normalize("NFKC", "".join(map(plain, text)))
     folded = unpacked.casefold().replace("i\u0307", "i")
-    return " ".join("".join(map(plain, folded)).split())
+    bare = regex.sub(r"\p{Greek}\p{Mn}*", without_marks, folded)
+    return " ".join("".join(map(plain, bare)).split())
+
+
+def without_marks(letter):
+    return regex.sub(r"\p{Mn}", "", unicodedata.normalize("NFD", letter[0]))
 
 
 def reference_occurs(text, keyword, match):
@@ -84,7 +113,8 @@ def is_read(wanted, character):
 def further(text, ends, before, wanted, literal):
     """The ends after one more character of the keyword."""
     reached = set()
-    for end in ends:
+    for start in ends:
+        end = start
         while end < len(text):
             if is_read(wanted, text[end]):
                 reached.add(end + 1)
@@ -92,6 +122,14 @@ def further(text, ends, before, wanted, literal):
             if literal or not (mark or (before == " " == text[end])):
                 break
             end += 1
+        if not literal and before.isalpha() and wanted.isalpha():
+            broken = regex.match(r"[*_`~]*-[*_`~]* [*_`~ ]*", text, pos=start)
+        elif not literal and before == "-" and wanted.isalnum():
+            broken = regex.match(r"[*_`~]* [*_`~ ]*", text, pos=start)
+        else:
+            broken = None
+        if broken and text[broken.end() : broken.end() + 1] == wanted:
+            reached.add(broken.end() + 1)
     return reached
 
 
@@ -152,6 +190,13 @@ def test_every_quotation_mark_and_every_dash_is_a_plain_one():
             assert normalise(character) in {"'", '"'}, hex(ord(character))
         if unicodedata.category(character) == "Pd":
             assert normalise(character) == "-", hex(ord(character))
+
+
+def test_letter_case_tells_no_two_words_apart():
+    for character in SCALARS:
+        cases = {character, character.upper(), character.lower()}
+        if len(cases) > 1:
+            assert len({normalise(f"x{case}x") for case in cases}) == 1, hex(ord(character))
 
 
 def test_case_folding_brings_no_sign_of_typography_back():

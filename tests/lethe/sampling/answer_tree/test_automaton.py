@@ -198,6 +198,7 @@ def test_normalising_by_character_is_normalising():
         st.sampled_from(
             "aein \u00e9ßﬁ\u0301\u0327\u0331\u0345İ\u1100\u1161\u11a8が\u3099"
             "\u2019\u00b4\u2033\u0149\u2212_\u200b\u034f\u0640\ufe71\ufb2a\u2800"
+            "\u0131\u0390\u1fc6\u1f80\u03a3\u0665\u0e53"
         ),
         max_size=8,
     )
