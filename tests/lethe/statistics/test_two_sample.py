@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -18,47 +20,71 @@ from tests.lethe.statistics.draws import allowed, clopper_pearson, tolerated
 
 def test_ks_keeps_its_precision_far_in_the_tail():
     """Complete separation: 2 of the binomially many arrangements."""
-    got = ks_test(np.arange(100), np.arange(1000, 1100))
-    assert got.statistic == 1
-    assert got.p_value == pytest.approx(2 / math.comb(200, 100), rel=1e-12)
-    assert got.method == "exact"
-    assert (
-        ks_test(np.arange(7), np.arange(7) + 0.5).method == "asymptotic"
-    )  # the exact sum rounds above 1
+    found = ks_test(np.arange(100), np.arange(1000, 1100))
+
+    assert found.statistic == 1
+    assert found.p_value == pytest.approx(2 / math.comb(200, 100), rel=1e-12)
+    assert found.method == "exact"
+
+
+def test_ks_is_asymptotic_where_the_exact_sum_rounds_above_1():
+    assert ks_test(np.arange(7), np.arange(7) + 0.5).method == "asymptotic"
+
+
+levels = st.lists(st.integers(0, 4), min_size=2, max_size=12)
 
 
 @settings(max_examples=40)
-@given(
-    st.lists(st.integers(0, 4), min_size=2, max_size=12),
-    st.lists(st.integers(0, 4), min_size=2, max_size=12),
-)
+@given(levels, levels)
 def test_auc_interval_holds_its_value_and_is_symmetric(members, nonmembers):
-    got = auc_interval(members, nonmembers)
-    assert got.value == pytest.approx(auc(members, nonmembers))
-    assert 0 <= got.lower <= got.value <= got.upper <= 1
+    found = auc_interval(members, nonmembers)
     mirrored = auc_interval(nonmembers, members)
-    assert mirrored.lower == pytest.approx(1 - got.upper, abs=1e-9)
+
+    assert found.value == pytest.approx(auc(members, nonmembers))
+    assert 0 <= found.lower <= found.value <= found.upper <= 1
+    assert mirrored.lower == pytest.approx(1 - found.upper, abs=1e-9)
 
 
-# (members' draw, nonmembers' draw, true AUC): no signal, a strong signal, ties, unequal spread
-CASES = {
-    "null": (lambda r, k: r.normal(size=k), lambda r, k: r.normal(size=k), 0.5),
-    "strong": (lambda r, k: r.exponential(9, k), lambda r, k: r.exponential(1, k), 0.9),
-    "ties": (lambda r, k: r.binomial(1, 0.7, k), lambda r, k: r.binomial(1, 0.3, k), 0.7),
-    "spread": (lambda r, k: r.normal(0, 10, k), lambda r, k: r.normal(size=k), 0.5),
+@dataclass(frozen=True)
+class TwoLaws:
+    """Draws of both sides, each by (generator, number), and the true AUC."""
+
+    members: Callable
+    nonmembers: Callable
+    auc: float
+
+
+def normal(rng, n):
+    return rng.normal(size=n)
+
+
+TWO_LAWS = {
+    "null": TwoLaws(normal, normal, 0.5),
+    "strong": TwoLaws(
+        lambda rng, n: rng.exponential(9, n), lambda rng, n: rng.exponential(1, n), 0.9
+    ),
+    "ties": TwoLaws(
+        lambda rng, n: rng.binomial(1, 0.7, n), lambda rng, n: rng.binomial(1, 0.3, n), 0.7
+    ),
+    "spread": TwoLaws(lambda rng, n: rng.normal(0, 10, n), normal, 0.5),
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TWO_LAWS)
 @pytest.mark.parametrize("sizes", [(5, 50), (40, 40)])
 def test_auc_interval_covers(case, sizes):
+    laws = TWO_LAWS[case]
+    n_members, n_nonmembers = sizes
     rng = np.random.default_rng(11)
-    draw_members, draw_nonmembers, truth = CASES[case]
     runs, alpha = 800, 0.1
+
     missed = 0
     for _ in range(runs):
-        got = auc_interval(draw_members(rng, sizes[0]), draw_nonmembers(rng, sizes[1]), alpha)
-        missed += not got.lower <= truth <= got.upper
+        members = laws.members(rng, n_members)
+        nonmembers = laws.nonmembers(rng, n_nonmembers)
+        found = auc_interval(members, nonmembers, alpha)
+        missed += not found.lower <= laws.auc <= found.upper
+
     assert missed / runs <= tolerated(alpha, runs)
 
 
@@ -66,14 +92,17 @@ SCORES = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=25)
 
 
 def naive_threshold(members, nonmembers):
-    best, value = -1.0, None
-    for v in [*members, *nonmembers]:
-        accuracy = sum(m >= v for m in members) * len(nonmembers) + sum(
-            n < v for n in nonmembers
-        ) * len(members)
+    """The first score with the largest balanced accuracy."""
+    best = -1.0
+    threshold = None
+    for score in [*members, *nonmembers]:
+        members_found = sum(member >= score for member in members)
+        others_found = sum(other < score for other in nonmembers)
+        accuracy = members_found * len(nonmembers) + others_found * len(members)
         if accuracy > best:
-            best, value = accuracy, v
-    return value
+            best = accuracy
+            threshold = score
+    return threshold
 
 
 @given(SCORES, SCORES)
@@ -83,65 +112,91 @@ def test_threshold_against_its_naive_twin(members, nonmembers):
 
 @given(SCORES, SCORES)
 def test_auc_against_its_naive_twin(members, nonmembers):
-    naive = np.mean([(m > n) + (m == n) / 2 for m in members for n in nonmembers])
-    assert auc(members, nonmembers) == pytest.approx(naive)
+    wins = []
+    for member, other in itertools.product(members, nonmembers):
+        wins.append((member > other) + (member == other) / 2)
+
+    assert auc(members, nonmembers) == pytest.approx(np.mean(wins))
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), st.data())
-def test_entropies_against_their_naive_twins(weights, data):
-    p = np.array(weights) / sum(weights)
-    y = data.draw(st.integers(0, len(p) - 1))
-    naive = -(1 - p[y]) * math.log(p[y]) - sum(
-        p[j] * math.log(1 - p[j]) for j in range(len(p)) if j != y
-    )
-    assert modified_entropy([p], [y])[0] == pytest.approx(naive, abs=1e-12)
-    assert entropy(p) == pytest.approx(-sum(x * math.log(x) for x in p))
+def test_modified_entropy_against_its_naive_twin(weights, data):
+    probabilities = np.array(weights) / sum(weights)
+    label = data.draw(st.integers(0, len(probabilities) - 1))
+    naive = -(1 - probabilities[label]) * math.log(probabilities[label])
+    for place, probability in enumerate(probabilities):
+        if place != label:
+            naive -= probability * math.log(1 - probability)
+
+    assert modified_entropy([probabilities], [label])[0] == pytest.approx(naive, abs=1e-12)
 
 
-def test_certainty_of_the_right_class_is_zero_and_of_the_wrong_one_is_finite():
-    certain = np.array([[1.0, 0.0, 0.0]])
-    assert modified_entropy(certain, [0])[0] == 0
-    assert modified_entropy(certain, [1])[0] == pytest.approx(-2 * math.log(1e-30))
-    assert entropy(certain)[0] == 0
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6))
+def test_entropy_against_its_naive_twin(weights):
+    probabilities = np.array(weights) / sum(weights)
+    naive = -sum(probability * math.log(probability) for probability in probabilities)
+
+    assert entropy(probabilities) == pytest.approx(naive)
 
 
-def plain(x, y, groups):
-    """Every permutation within the groups, by brute force."""
-    places = [
-        [i for i, one in enumerate(groups) if one == group] for group in dict.fromkeys(groups)
-    ]
+CERTAIN = np.array([[1.0, 0.0, 0.0]])
 
-    def s(values):
-        return sum(
-            np.sign(x[i] - x[j]) * np.sign(values[i] - values[j])
-            for own in places
-            for i, j in itertools.combinations(own, 2)
-        )
 
-    every = []
-    for orders in itertools.product(*(itertools.permutations(own) for own in places)):
+@pytest.mark.parametrize(("label", "value"), [(0, 0), (1, -2 * math.log(1e-30))])
+def test_certainty_of_the_right_class_is_zero_and_of_the_wrong_one_is_finite(label, value):
+    assert modified_entropy(CERTAIN, [label])[0] == pytest.approx(value, abs=0)
+
+
+def test_certainty_has_no_entropy():
+    assert entropy(CERTAIN)[0] == 0
+
+
+def naive_trend(x, y, groups):
+    """(p_falls, p_rises) over every permutation within the groups, by brute force."""
+    members_of_group = {}
+    for place, group in enumerate(groups):
+        members_of_group.setdefault(group, []).append(place)
+
+    def kendall_sum(values):
+        total = 0
+        for members in members_of_group.values():
+            for i, j in itertools.combinations(members, 2):
+                total += np.sign(x[i] - x[j]) * np.sign(values[i] - values[j])
+        return total
+
+    sums = []
+    orders_of_group = [itertools.permutations(members) for members in members_of_group.values()]
+    for orders in itertools.product(*orders_of_group):
         values = list(y)
-        for own, order in zip(places, orders, strict=True):
-            for i, j in zip(own, order, strict=True):
-                values[i] = y[j]
-        every.append(s(values))
-    return np.mean([one <= s(y) for one in every]), np.mean([one >= s(y) for one in every])
+        for members, order in zip(members_of_group.values(), orders, strict=True):
+            for place, source in zip(members, order, strict=True):
+                values[place] = y[source]
+        sums.append(kendall_sum(values))
+    observed = kendall_sum(y)
+    return np.mean(np.array(sums) <= observed), np.mean(np.array(sums) >= observed)
 
 
-def test_the_p_values_are_those_of_all_permutations():
+@pytest.mark.parametrize("groups", [[0] * 6, [0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 1, 1]])
+def test_the_p_values_are_those_of_all_permutations(groups):
     rng = np.random.default_rng(0)
-    for groups in ([0] * 6, [0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 1, 1]):
-        x, y = list(rng.integers(0, 4, 6)), list(rng.integers(0, 4, 6))  # ties
-        found = trend(x, y, groups)
-        falls, rises = plain(x, y, groups)
-        assert found.p_falls == pytest.approx(falls, abs=0.02)
-        assert found.p_rises == pytest.approx(rises, abs=0.02)
+    x = list(rng.integers(0, 4, 6))
+    y = list(rng.integers(0, 4, 6))  # ties
+    falls, rises = naive_trend(x, y, groups)
+
+    found = trend(x, y, groups)
+
+    assert found.p_falls == pytest.approx(falls, abs=0.02)
+    assert found.p_rises == pytest.approx(rises, abs=0.02)
 
 
 def test_tau_and_p_are_scipys():
     rng = np.random.default_rng(1)
-    x, y = rng.normal(size=8), rng.normal(size=8)
-    found, known = trend(x, y), kendalltau(x, y, alternative="greater", method="exact")
+    x = rng.normal(size=8)
+    y = rng.normal(size=8)
+    known = kendalltau(x, y, alternative="greater", method="exact")
+
+    found = trend(x, y)
+
     assert found.tau == pytest.approx(known.statistic)
     assert found.p_rises == pytest.approx(known.pvalue, abs=0.02)
 
@@ -149,18 +204,23 @@ def test_tau_and_p_are_scipys():
 @pytest.mark.parametrize("ties", [False, True])
 def test_a_true_null_is_rejected_at_most_as_often_as_said(ties):
     rng = np.random.default_rng(2)
-    rejected = []
+    groups = [0, 0, 0, 0, 0, 1, 1, 1, 1]
+
+    rejected = 0
     for _ in range(400):
         y = rng.integers(0, 3, 9) if ties else rng.normal(size=9)
-        rejected.append(
-            trend(range(9), y, [0, 0, 0, 0, 0, 1, 1, 1, 1], permutations=199).p_falls <= 0.05
-        )
-    assert np.mean(rejected) < tolerated(0.05, 400)
+        rejected += trend(range(9), y, groups, permutations=199).p_falls <= 0.05
+
+    assert rejected / 400 < tolerated(0.05, 400)
 
 
 def test_no_order_is_no_evidence():
     found = trend([1, 1, 1], [3, 2, 1])
+
     assert (found.tau, found.p_falls, found.p_rises, found.points) == (None, 1.0, 1.0, 3)
+
+
+def test_no_points_are_no_evidence():
     assert trend([], []).p_falls == 1.0
 
 
@@ -171,116 +231,197 @@ def coin(rng, p, n):
     return (rng.random(n) < p).astype(float)
 
 
-def naive(ones_a, n_a, ones_b, n_b):
+def naive_p_value(ones_a, n_a, ones_b, n_b):
     """The p-value of 0/1 scores over a grid of common means: the least of four binomial tails, times 4."""
     means = np.linspace(0, 1, 4001)
-    tails = [
-        binom.cdf(ones_a, n_a, means),
-        binom.sf(ones_a - 1, n_a, means),
-        binom.cdf(ones_b, n_b, means),
-        binom.sf(ones_b - 1, n_b, means),
-    ]
-    toward = (tails[0], tails[3]) if ones_b / n_b >= ones_a / n_a else (tails[1], tails[2])
-    return min(1.0, 4 * np.minimum(*toward).max())
+    if ones_b / n_b >= ones_a / n_a:
+        tail_a = binom.cdf(ones_a, n_a, means)
+        tail_b = binom.sf(ones_b - 1, n_b, means)
+    else:
+        tail_a = binom.sf(ones_a - 1, n_a, means)
+        tail_b = binom.cdf(ones_b, n_b, means)
+    return min(1.0, 4 * np.minimum(tail_a, tail_b).max())
 
 
-@pytest.mark.parametrize(
+COUNTS = pytest.mark.parametrize(
     ("ones_a", "n_a", "ones_b", "n_b"),
     [(0, 50, 9, 40), (30, 60, 12, 60), (5, 20, 6, 30), (3, 9, 0, 8)],
 )
-def test_the_p_value_is_the_naive_one_and_inverts_the_interval(ones_a, n_a, ones_b, n_b):
-    a, b = (
-        np.repeat([1.0, 0.0], [ones_a, n_a - ones_a]),
-        np.repeat([1.0, 0.0], [ones_b, n_b - ones_b]),
-    )
-    found = difference(a, b, ALPHA, binary=True)
-    assert found.p_value == pytest.approx(naive(ones_a, n_a, ones_b, n_b), rel=0.02)
-    for level, excludes in ((found.p_value * 1.02, True), (found.p_value * 0.98, False)):
-        if level <= 0.5:
-            got = difference(a, b, level, binary=True)
-            assert (got.low > 0 or got.high < 0) == excludes
-    (lower, _), (_, upper) = (
-        clopper_pearson(*of, ALPHA / 4) for of in ((ones_b, n_b), (ones_a, n_a))
-    )
-    assert found.low == pytest.approx(lower - upper)
+
+
+def scores_of(ones, n):
+    return np.repeat([1.0, 0.0], [ones, n - ones])
+
+
+@COUNTS
+def test_the_p_value_is_the_naive_one(ones_a, n_a, ones_b, n_b):
+    found = difference(scores_of(ones_a, n_a), scores_of(ones_b, n_b), ALPHA, binary=True)
+
+    assert found.p_value == pytest.approx(naive_p_value(ones_a, n_a, ones_b, n_b), rel=0.02)
+
+
+@COUNTS
+@pytest.mark.parametrize(("factor", "excludes"), [(1.02, True), (0.98, False)])
+def test_the_p_value_inverts_the_interval(ones_a, n_a, ones_b, n_b, factor, excludes):
+    a = scores_of(ones_a, n_a)
+    b = scores_of(ones_b, n_b)
+    level = difference(a, b, ALPHA, binary=True).p_value * factor
+    if level > 0.5:
+        return  # no interval has such a level
+
+    found = difference(a, b, level, binary=True)
+
+    assert (found.low > 0 or found.high < 0) == excludes
+
+
+@COUNTS
+def test_the_low_end_is_between_clopper_pearson_ends(ones_a, n_a, ones_b, n_b):
+    _, upper_a = clopper_pearson(ones_a, n_a, ALPHA / 4)
+    lower_b, _ = clopper_pearson(ones_b, n_b, ALPHA / 4)
+
+    found = difference(scores_of(ones_a, n_a), scores_of(ones_b, n_b), ALPHA, binary=True)
+
+    assert found.low == pytest.approx(lower_b - upper_a)
+
+
+def graded_sides():
+    """Twelve pairs of graded sides, alike and further and further apart."""
+    rng = np.random.default_rng(0)
+    sides = []
+    for shift, more in itertools.product((1.0, 1.6, 3.0), range(4)):
+        a = rng.beta(1, 4, 40 + more)
+        sides.append((a, rng.beta(shift, 4, 60)))
+    return sides
 
 
 def test_the_p_value_and_the_interval_agree_for_graded_scores():
-    rng = np.random.default_rng(0)
-    for shift in (1.0, 1.6, 3.0):
-        for seed in range(4):
-            a, b = rng.beta(1, 4, 40 + seed), rng.beta(shift, 4, 60)
-            found = difference(a, b, ALPHA)
-            assert (found.p_value <= ALPHA) == (found.low > 0 or found.high < 0)
-            back = difference(b, a, ALPHA)
-            assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
-            assert back.p_value == pytest.approx(found.p_value, rel=1e-6)
+    for a, b in graded_sides():
+        found = difference(a, b, ALPHA)
+
+        assert (found.p_value <= ALPHA) == (found.low > 0 or found.high < 0)
+
+
+def test_the_difference_of_graded_scores_the_other_way_round_is_its_mirror_image():
+    for a, b in graded_sides():
+        found = difference(a, b, ALPHA)
+        mirrored = difference(b, a, ALPHA)
+
+        assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low))
+        assert mirrored.p_value == pytest.approx(found.p_value, rel=1e-6)
 
 
 def test_a_missing_score_counts_against_each_side():
-    a, b = np.zeros(40), np.ones(40)
+    a = np.zeros(40)
+    b = np.ones(40)
     whole = difference(a, b, ALPHA, binary=True)
     a[:4] = np.nan
-    part = difference(a, b, ALPHA, binary=True)
-    assert part.low < whole.low
-    assert part.high == whole.high
-    assert part.p_value > whole.p_value
-    assert part.a == 0
-    nothing = difference(np.full(5, np.nan), b, ALPHA, binary=True)
-    assert np.isnan(nothing.a)
-    assert nothing.p_value == 1
-    assert nothing.low <= 0 <= nothing.high
+
+    found = difference(a, b, ALPHA, binary=True)
+
+    assert found.low < whole.low
+    assert found.high == whole.high
+    assert found.p_value > whole.p_value
+    assert found.a == 0
+
+
+def test_a_side_without_a_score_shows_nothing():
+    found = difference(np.full(5, np.nan), np.ones(40), ALPHA, binary=True)
+
+    assert np.isnan(found.a)
+    assert found.p_value == 1
+    assert found.low <= 0 <= found.high
 
 
 def test_models_that_share_random_numbers_are_not_pooled():
-    rng, false, pooled, runs, models = np.random.default_rng(8), 0, 0, 80, 12
+    rng = np.random.default_rng(8)
+    runs, models = 80, 12
     names = [name for name in "abcdefghijkl" for _ in range(3)]
+
+    false, false_if_pooled = 0, 0
     for _ in range(runs):
-        one, other = ([coin(rng, 0.3, 20) for _ in range(3)] * models for _ in range(2))
-        false += mean_of_differences(one, other, ALPHA, True, names).p_value <= ALPHA
-        pooled += mean_of_differences(one, other, ALPHA, True).p_value <= ALPHA
+        a = [coin(rng, 0.3, 20) for _ in range(3)] * models
+        b = [coin(rng, 0.3, 20) for _ in range(3)] * models
+        false += mean_of_differences(a, b, ALPHA, True, names).p_value <= ALPHA
+        false_if_pooled += mean_of_differences(a, b, ALPHA, True).p_value <= ALPHA
+
     assert false <= allowed(ALPHA, runs)
-    assert pooled > allowed(ALPHA, runs)
+    assert false_if_pooled > allowed(ALPHA, runs)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Scores of three sides: b has the larger mean, null the law of a."""
+
+    a: np.ndarray
+    b: np.ndarray
+    null: np.ndarray
+
+    @classmethod
+    def draw(cls, rng, draws: str, binary: bool) -> "Trial":
+        """Draw independent sides, or both from one random number a pair."""
+        u = rng.random(120)
+        v = u
+        if draws == "apart":
+            v = rng.random(150 if binary else 120)
+        if binary:
+            return cls((u < 0.3) * 1.0, (v < 0.4) * 1.0, (v < 0.3) * 1.0)
+        return cls(u**2 / 2, v**2 * 0.7, v**2 / 2)
 
 
 @pytest.mark.parametrize("draws", ["apart", "pairs"])
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 def test_recorded_seeds_narrow_the_interval_at_the_same_level(draws, binary, alpha):
-    """Null data and a true difference, with independent sides or with one random number a pair."""
-    rng, misses, false, narrower, runs = np.random.default_rng(9), 0, 0, 0, 40 if binary else 8
+    rng = np.random.default_rng(9)
+    runs = 40 if binary else 8
+    true = 0.1 if binary else 0.2 / 3
+
+    misses, false, narrower = 0, 0, 0
     for _ in range(runs):
-        u = rng.random(120)
-        v = rng.random(150 if binary else 120) if draws == "apart" else u
-        a, b, same = (u < 0.3, v < 0.4, v < 0.3) if binary else (u**2 / 2, v**2 * 0.7, v**2 / 2)
-        truth = 0.1 if binary else 0.2 / 3
-        a, b, same = (own.astype(float) for own in (a, b, same))
-        found = difference(a, b, alpha, binary, draws=draws)
-        narrower += (
-            found.high - found.low < (wide := difference(a, b, alpha, binary)).high - wide.low
-        )
-        misses += not found.low <= truth <= found.high
-        false += difference(a, same, alpha, binary, draws=draws).p_value <= alpha
+        trial = Trial.draw(rng, draws, binary)
+        found = difference(trial.a, trial.b, alpha, binary, draws=draws)
+        of_any_draws = difference(trial.a, trial.b, alpha, binary)
+        null = difference(trial.a, trial.null, alpha, binary, draws=draws)
+        narrower += found.high - found.low < of_any_draws.high - of_any_draws.low
+        misses += not found.low <= true <= found.high
+        false += null.p_value <= alpha
         if binary or draws == "pairs":
-            assert (found.p_value <= alpha) == (
-                found.low > 0 or found.high < 0
-            ) or 0.98 < found.p_value / alpha < 1.02
+            agrees = (found.p_value <= alpha) == (found.low > 0 or found.high < 0)
+            assert agrees or 0.98 < found.p_value / alpha < 1.02
+
     assert misses <= allowed(alpha, runs)
     assert false <= allowed(alpha, runs)
     assert narrower >= 0.8 * runs
 
 
+def planned_answers():
+    return answers_to_see(0.1, 0.2, power=0.8, alpha=0.05, prompts=1, apart=True)
+
+
 def test_planned_answers_have_the_planned_power():
     rng = np.random.default_rng(12)
-    n = answers_to_see(0.1, 0.2, power=0.8, alpha=0.05, prompts=1, apart=True)
-    shown = [
-        difference(coin(rng, 0.1, n), coin(rng, 0.3, n), 0.05, True, draws="apart").p_above()
-        <= 0.025
-        for _ in range(200)
-    ]
-    assert 0.7 < np.mean(shown) < 0.9
-    assert chance(n, 0.1, 0.2, 0.025, apart=False) < 0.8
-    assert (
-        chance(n, 0.1, 0.2, 0.025, apart=True) >= 0.8 > chance(n - 1, 0.1, 0.2, 0.025, apart=True)
-    )
-    assert answers_to_see(0.1, 0.2, 0.8, 0.05, 30, True) > n
+    n = planned_answers()
+
+    shown = 0
+    for _ in range(200):
+        a = coin(rng, 0.1, n)
+        found = difference(a, coin(rng, 0.3, n), 0.05, True, draws="apart")
+        shown += found.p_above() <= 0.025
+
+    assert 0.7 < shown / 200 < 0.9
+
+
+def test_planned_answers_are_the_fewest():
+    n = planned_answers()
+
+    planned = chance(n, 0.1, 0.2, 0.025, apart=True)
+
+    assert planned >= 0.8 > chance(n - 1, 0.1, 0.2, 0.025, apart=True)
+
+
+def test_answers_planned_for_seeds_apart_do_not_suffice_for_any():
+    assert chance(planned_answers(), 0.1, 0.2, 0.025, apart=False) < 0.8
+
+
+def test_more_prompts_need_more_answers():
+    assert answers_to_see(0.1, 0.2, 0.8, 0.05, 30, True) > planned_answers()
