@@ -1,5 +1,6 @@
 """The game's arithmetic: oracles, what the definition forbids, grounding, bounds, coverage."""
 
+import itertools
 import json
 import math
 from fractions import Fraction
@@ -26,114 +27,174 @@ from studies.image_game.play import entropy, modified_entropy
 
 
 def bits_advantage(original, swapped):
-    return swap_advantage([signed_advantage(*original)], [signed_advantage(*swapped)]).value
+    """The advantage of answers to (forget, test) of the split and of its mirror image."""
+    of_split = signed_advantage(*original)
+    of_swapped = signed_advantage(*swapped)
+    return swap_advantage([of_split], [of_swapped]).value
 
 
-def solve_oracle(case):
-    given, params = case["input"], case["params"]
-    match case["kind"]:
-        case "swap_adv_bits":
-            halves = [
-                (given[half]["bits_forget"], given[half]["bits_test"])
-                for half in ("split", "swapped")
-            ]
-            return bits_advantage(*halves)
-        case "swap_Q_max":
-            halves = {str(i): [advantage] for i, advantage in enumerate(given["advs"])}
-            return unlearning_quality(halves, halves).value
-        case "swap_Q_from_bits":
-            original, swapped = (
-                {
-                    str(i): [signed_advantage(*one[half])]
-                    for i, one in enumerate(given["adversaries"])
-                }
-                for half in ("split", "swapped")
-            )
-            return unlearning_quality(original, swapped).value
-        case "split_adv_weighted":
-            return signed_advantage(given["bits_F"], given["bits_T"], given["wF"], given["wT"])
-        case "swap_adv_scores":
-            rng = np.random.Generator(np.random.PCG64(5))
-            forget, test = rng.normal(0.5, 1, 200), rng.normal(0, 1, 200)
-            swapped_forget, swapped_test = rng.normal(0.4, 1, 200), rng.normal(0, 1, 200)
-            accepted = [
-                scores >= params["threshold"]
-                for scores in (forget, test, swapped_forget, swapped_test)
-            ]
-            return bits_advantage(accepted[:2], accepted[2:])
-        case "modified_entropy":
-            return modified_entropy([given["p"]], [given["y"]])[0]
-        case "entropy":
-            return entropy(np.array(given["p"]))
-        case "threshold_fit_value":
-            return fit_threshold(given["member_scores"], given["nonmember_scores"])
-        case "threshold_fit_balanced_acc":
-            members, others = (
-                np.array(given[f"{side}_scores"]) for side in ("member", "nonmember")
-            )
-            value = fit_threshold(members, others)
-            return ((members >= value).mean() + (others < value).mean()) / 2
-        case "sizes_forget":
-            return forget_size(given["N"], params["alpha"])
-        case "adv_bound_paper":
-            return certified_bound(params["eps"], params["delta"]).paper
-        case "adv_bound_sharp":
-            return certified_bound(params["eps"], params["delta"]).sharp
-    raise AssertionError(f"unknown kind {case['kind']}")
+def solve_bits(case):
+    split = case["input"]["split"]
+    swapped = case["input"]["swapped"]
+    return bits_advantage(
+        (split["bits_forget"], split["bits_test"]), (swapped["bits_forget"], swapped["bits_test"])
+    )
+
+
+def solve_largest(case):
+    advantages = {}
+    for place, advantage in enumerate(case["input"]["advs"]):
+        advantages[str(place)] = [advantage]
+    return unlearning_quality(advantages, advantages).value
+
+
+def solve_quality(case):
+    original = {}
+    swapped = {}
+    for place, adversary in enumerate(case["input"]["adversaries"]):
+        original[str(place)] = [signed_advantage(*adversary["split"])]
+        swapped[str(place)] = [signed_advantage(*adversary["swapped"])]
+    return unlearning_quality(original, swapped).value
+
+
+def solve_weighted(case):
+    values = case["input"]
+    return signed_advantage(values["bits_F"], values["bits_T"], values["wF"], values["wT"])
+
+
+def solve_scores(case):
+    rng = np.random.Generator(np.random.PCG64(5))
+    threshold = case["params"]["threshold"]
+    accepted = [rng.normal(mean, 1, 200) >= threshold for mean in (0.5, 0, 0.4, 0)]
+    return bits_advantage(accepted[:2], accepted[2:])
+
+
+def solve_modified_entropy(case):
+    return modified_entropy([case["input"]["p"]], [case["input"]["y"]])[0]
+
+
+def solve_entropy(case):
+    return entropy(np.array(case["input"]["p"]))
+
+
+def solve_threshold(case):
+    return fit_threshold(case["input"]["member_scores"], case["input"]["nonmember_scores"])
+
+
+def solve_balanced_accuracy(case):
+    members = np.array(case["input"]["member_scores"])
+    others = np.array(case["input"]["nonmember_scores"])
+    threshold = fit_threshold(members, others)
+    return ((members >= threshold).mean() + (others < threshold).mean()) / 2
+
+
+def solve_forget_size(case):
+    return forget_size(case["input"]["N"], case["params"]["alpha"])
+
+
+def solve_paper_bound(case):
+    return certified_bound(case["params"]["eps"], case["params"]["delta"]).paper
+
+
+def solve_sharp_bound(case):
+    return certified_bound(case["params"]["eps"], case["params"]["delta"]).sharp
+
+
+SOLUTION_OF_KIND = {
+    "swap_adv_bits": solve_bits,
+    "swap_Q_max": solve_largest,
+    "swap_Q_from_bits": solve_quality,
+    "split_adv_weighted": solve_weighted,
+    "swap_adv_scores": solve_scores,
+    "modified_entropy": solve_modified_entropy,
+    "entropy": solve_entropy,
+    "threshold_fit_value": solve_threshold,
+    "threshold_fit_balanced_acc": solve_balanced_accuracy,
+    "sizes_forget": solve_forget_size,
+    "adv_bound_paper": solve_paper_bound,
+    "adv_bound_sharp": solve_sharp_bound,
+}
 
 
 def test_every_oracle(shared):
     cases = json.loads((shared / "oracles/swap.json").read_text())["cases"]
     assert len(cases) == 26
+
     for case in cases:
-        assert solve_oracle(case) == pytest.approx(case["expected"], rel=1e-9, abs=1e-15), case[
-            "id"
-        ]
+        value = SOLUTION_OF_KIND[case["kind"]](case)
+
+        assert value == pytest.approx(case["expected"], rel=1e-9, abs=1e-15), case["id"]
 
 
 @given(n=st.integers(30, 5000), percent=st.integers(5, 60))
-def test_sizes_follow_the_portion(n, percent):
+def test_the_forget_set_has_the_size_of_the_portion(n, percent):
+    portion = Fraction(percent, 100)
+
+    assert forget_size(n, percent / 100) == math.floor(n * portion / (1 + portion))
+
+
+@given(n=st.integers(30, 5000), percent=st.integers(5, 60))
+def test_a_split_holds_every_point_once(n, percent):
     size = forget_size(n, percent / 100)
-    a = Fraction(percent, 100)
-    assert size == math.floor(n * a / (1 + a))
+
     split = draw_split(n, percent / 100, np.random.default_rng(0))
+
     assert (len(split.forget), len(split.test), len(split.retain)) == (size, size, n - 2 * size)
     assert sorted(np.concatenate([split.retain, split.forget, split.test])) == list(range(n))
 
 
-def test_the_absolute_value_comes_after_the_average():
-    # The adversary is right on one half and equally wrong on the other: it knows nothing about the model.
-    assert swap_advantage([[0.4, 0.2]], [[-0.3, -0.3]]).value == pytest.approx(0, abs=1e-15)
-    assert swap_advantage([[0.4], [-0.4]], [[0.0], [0.0]]).value == 0
+@pytest.mark.parametrize(
+    ("original", "swapped"),
+    [([[0.4, 0.2]], [[-0.3, -0.3]]), ([[0.4], [-0.4]], [[0.0], [0.0]])],
+)
+def test_the_absolute_value_comes_after_the_average(original, swapped):
+    """The adversary is right on one half and equally wrong on the other: it knows nothing about the model."""
+    assert swap_advantage(original, swapped).value == pytest.approx(0, abs=1e-15)
 
 
-def test_weights_are_normalised_within_each_set():
-    assert signed_advantage([1, 0], [0, 1], [3, 1], [9, 1]) == pytest.approx(0.75 - 0.1)
-    assert signed_advantage([1, 0], [0, 1], [1, 0], [1, 0]) == 1
+@pytest.mark.parametrize(
+    ("forget_weights", "test_weights", "advantage"),
+    [([3, 1], [9, 1], 0.75 - 0.1), ([1, 0], [1, 0], 1)],
+)
+def test_weights_are_normalised_within_each_set(forget_weights, test_weights, advantage):
+    found = signed_advantage([1, 0], [0, 1], forget_weights, test_weights)
+
+    assert found == pytest.approx(advantage)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.data())
 def test_signed_advantage_against_its_naive_twin(forget, data):
     test = data.draw(st.lists(st.floats(0, 1), min_size=len(forget), max_size=len(forget)))
     naive = sum(forget) / len(forget) - sum(test) / len(test)
-    assert signed_advantage(forget, test) == pytest.approx(naive, abs=1e-12)
-    assert signed_advantage(test, forget) == -signed_advantage(forget, test)
+
+    found = signed_advantage(forget, test)
+
+    assert found == pytest.approx(naive, abs=1e-12)
+    assert signed_advantage(test, forget) == -found
 
 
-def test_a_single_model_has_no_interval():
-    result = swap_advantage([0.2], [0.1])
-    assert (result.ci_low, result.ci_high) == (None, None)
+def test_the_advantage_on_a_single_model_has_no_interval():
+    found = swap_advantage([0.2], [0.1])
+
+    assert (found.ci_low, found.ci_high) == (None, None)
+
+
+def test_the_quality_of_a_single_model_has_no_interval():
     found = unlearning_quality({"a": [0.2]}, {"a": [0.1]})
-    assert (found.value, found.ci_low, found.n_pairs) == (pytest.approx(0.85), None, 1)
+
+    assert found.value == pytest.approx(0.85)
+    assert (found.ci_low, found.n_pairs) == (None, 1)
 
 
 def test_the_unpaired_interval_is_welchs():
-    halves = np.array([0.1, 0.25, 0.21, 0.3, 0.17]), np.array([0.4, 0.2, 0.3])
-    found = swap_advantage(*halves, paired=False)
-    low, high = ttest_ind(halves[0], -halves[1], equal_var=False).confidence_interval()
-    assert (found.value, found.ci_low, found.ci_high) == pytest.approx(
-        ((low + high) / 4, low / 2, high / 2)
-    )
+    original = np.array([0.1, 0.25, 0.21, 0.3, 0.17])
+    swapped = np.array([0.4, 0.2, 0.3])
+    low, high = ttest_ind(original, -swapped, equal_var=False).confidence_interval()
+
+    found = swap_advantage(original, swapped, paired=False)
+
+    assert found.value == pytest.approx((low + high) / 4)
+    assert (found.ci_low, found.ci_high) == pytest.approx((low / 2, high / 2))
     assert (found.n_seeds, found.method) == (3, "Welch t")
 
 
@@ -142,57 +203,75 @@ def test_the_unpaired_interval_is_welchs():
 def test_intervals_cover_the_advantage(pairs, seeds, paired, mean):
     """Monte Carlo: at alpha .1 the interval misses the true |mean| in at most a tenth of 1,500 games."""
     rng = np.random.default_rng([pairs, seeds, int(mean * 100)])
+
     missed = 0
     for _ in range(1500):
         # Seeds of a pair share the effect of the pair's split, which an interval over points or over seeds would miss.
         split_effect = rng.normal(0, 0.1, (pairs, 1)) if pairs > 1 else 0.0
         original, swapped = mean + split_effect + rng.normal(0, 0.05, (2, pairs, seeds))
-        result = swap_advantage(original, swapped, paired=paired, alpha=0.1)
-        missed += not result.ci_low <= mean <= result.ci_high
-    assert missed / 1500 <= 0.1 + 4 * math.sqrt(0.1 * 0.9 / 1500)
+        found = swap_advantage(original, swapped, paired=paired, alpha=0.1)
+        missed += not found.ci_low <= mean <= found.ci_high
+
+    error = 4 * math.sqrt(0.1 * 0.9 / 1500)
+    assert missed / 1500 <= 0.1 + error
     if mean == 0.3:  # and the interval is not needlessly wide
-        assert missed / 1500 >= 0.1 - 4 * math.sqrt(0.1 * 0.9 / 1500)
+        assert missed / 1500 >= 0.1 - error
+
+
+def adversaries_without_advantage(rng):
+    return {str(place): row for place, row in enumerate(rng.normal(0, 0.1, (8, 1, 4)))}
 
 
 def test_the_quality_interval_holds_for_all_adversaries_at_once():
     """Null data: eight adversaries without any advantage; Q = 1 stays inside in at least nine of ten games."""
     rng = np.random.default_rng(3)
-    missed = sum(
-        unlearning_quality(
-            {str(i): row for i, row in enumerate(rng.normal(0, 0.1, (8, 1, 4)))},
-            {str(i): row for i, row in enumerate(rng.normal(0, 0.1, (8, 1, 4)))},
-            alpha=0.1,
-        ).ci_high
-        < 1
-        for _ in range(600)
-    )
+
+    missed = 0
+    for _ in range(600):
+        original = adversaries_without_advantage(rng)
+        swapped = adversaries_without_advantage(rng)
+        missed += unlearning_quality(original, swapped, alpha=0.1).ci_high < 1
+
     assert missed / 600 <= 0.1 + 4 * math.sqrt(0.1 * 0.9 / 600)
 
 
-def hard_coded_advantage(*splits: Split) -> float:
-    """The paper's adversary (Proposition 3.9) draws points until its table knows one: forgotten points accept, test points
-    reject, points that the splits disagree on are unknown."""
-    table: dict = {}
-    for split in splits:
-        for answer, points in ((1.0, split.forget), (0.0, split.test)):
-            for point in points.tolist():
-                table[point] = answer if table.get(point, answer) == answer else None
+class HardCoded:
+    """The paper's adversary (Proposition 3.9) draws points until its table knows one: forgotten points accept, test
+    points reject, points that the splits disagree on are unknown."""
 
-    def accepts(points):
-        drawn = np.random.default_rng(0).choice(points, 1000).tolist()
-        return np.full(
-            len(points), next((table[point] for point in drawn if table[point] is not None), 0.0)
-        )
+    def __init__(self, *splits: Split):
+        self.answer_of_point: dict[int, float | None] = {}
+        for split in splits:
+            self._learn(split.forget, 1.0)
+            self._learn(split.test, 0.0)
 
-    return swap_advantage(
-        *([signed_advantage(accepts(one.forget), accepts(one.test))] for one in splits)
-    ).value
+    def _learn(self, points: np.ndarray, answer: float) -> None:
+        for point in points.tolist():
+            known = self.answer_of_point.get(point, answer)
+            self.answer_of_point[point] = answer if known == answer else None
+
+    def accepts(self, points: np.ndarray) -> np.ndarray:
+        for point in np.random.default_rng(0).choice(points, 1000).tolist():
+            answer = self.answer_of_point[point]
+            if answer is not None:
+                return np.full(len(points), answer)
+        return np.zeros(len(points))
+
+    def advantage(self, split: Split) -> float:
+        return signed_advantage(self.accepts(split.forget), self.accepts(split.test))
+
+
+def hard_coded_advantage(split: Split, other: Split) -> float:
+    adversary = HardCoded(split, other)
+    return swap_advantage([adversary.advantage(split)], [adversary.advantage(other)]).value
 
 
 def test_a_hard_coded_adversary_wins_two_random_splits_and_loses_the_swapped_pair():
     rng = np.random.default_rng(7)
+
     for _ in range(20):
-        split, other = draw_split(200, 0.1, rng), draw_split(200, 0.1, rng)
+        split = draw_split(200, 0.1, rng)
+        other = draw_split(200, 0.1, rng)
         assert hard_coded_advantage(split, other) == 1
         assert hard_coded_advantage(split, split.swapped()) == 0
 
@@ -200,62 +279,85 @@ def test_a_hard_coded_adversary_wins_two_random_splits_and_loses_the_swapped_pai
 def test_one_retrained_model_for_both_halves_has_quality_exactly_one():
     rng = np.random.default_rng(9)
     scores = rng.normal(size=500)  # of one retrained model, on every point
+    accept = (scores >= 0.3).astype(float)
+
     for _ in range(50):
         split = draw_split(500, 0.2, rng)
-        accept = (scores >= 0.3).astype(float)
-        signed = [
-            signed_advantage(accept[half.forget], accept[half.test])
-            for half in (split, split.swapped())
-        ]
-        assert unlearning_quality({"t": signed[:1]}, {"t": signed[1:]}).value == 1
+        swapped = split.swapped()
+        of_split = signed_advantage(accept[split.forget], accept[split.test])
+        of_swapped = signed_advantage(accept[swapped.forget], accept[swapped.test])
+        assert unlearning_quality({"t": [of_split]}, {"t": [of_swapped]}).value == 1
 
 
 @given(st.floats(0, 30), st.floats(0, 0.5))
 def test_the_sharp_bound_is_never_above_the_printed_one(epsilon, delta):
+    printed = 2 * (1 - (2 - 2 * delta) / (math.exp(epsilon) + 1))
+    quality = max(0, math.exp(-epsilon) * (1 - 2 * delta))
+
     bound = certified_bound(epsilon, delta)
+
     assert bound.sharp <= bound.paper + 1e-12
-    assert bound.paper == pytest.approx(
-        2 * (1 - (2 - 2 * delta) / (math.exp(epsilon) + 1)), abs=1e-12
-    )
-    assert bound.quality_lower == pytest.approx(
-        max(0, math.exp(-epsilon) * (1 - 2 * delta)), abs=1e-12
-    )
+    assert bound.paper == pytest.approx(printed, abs=1e-12)
+    assert bound.quality_lower == pytest.approx(quality, abs=1e-12)
+
+
+def largest_advantage(epsilon, delta):
+    """A finite game solved by linear programming: outputs {s, s', other} against one retrained distribution.
+
+    Unknowns: u(o | s), u(o | s') and r(o) over three outputs; s-model accepts F, s'-model accepts T. The
+    adversary accepts "forget" where output 0 (told s) or output 1 (told s') names the right half.
+    """
+    size = 3
+    ratio = math.exp(epsilon)
+    events = [[o for o in range(size) if mask >> o & 1] for mask in range(1, 2**size)]
+
+    rows = []
+    for half, event in itertools.product(range(2), events):
+        unlearned_above = np.zeros(3 * size)  # u <= e^eps r + delta on every event
+        retrained_above = np.zeros(3 * size)  # r <= e^eps u + delta on every event
+        for o in event:
+            unlearned_above[half * size + o] = 1
+            unlearned_above[2 * size + o] = -ratio
+            retrained_above[half * size + o] = -ratio
+            retrained_above[2 * size + o] = 1
+        rows += [unlearned_above, retrained_above]
+
+    # Signed advantages: u(0|s) - u(1|s) for s and the mirror image for s', averaged; negative for the minimiser.
+    gain = np.zeros(3 * size)
+    gain[[0, size + 1]] = -0.5
+    gain[[1, size]] = 0.5
+    each_sums_to_1 = np.kron(np.eye(3), np.ones(size))
+    limits = np.full(len(rows), delta)
+    solution = linprog(gain, A_ub=np.array(rows), b_ub=limits, A_eq=each_sums_to_1, b_eq=np.ones(3))
+    return -solution.fun
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 def test_the_sharp_bound_is_attained(epsilon, delta):
-    """A finite game solved by linear programming: outputs {s, s', other} against one retrained distribution."""
-    # Unknowns: u(o | s), u(o | s') and r(o) over three outputs; s-model accepts F, s'-model accepts T. The
-    # adversary accepts "forget" where output 0 (told s) or output 1 (told s') names the right half.
-    size, ratio = 3, math.exp(epsilon)
-    rows, limits = [], []
-    subsets = [[o for o in range(size) if mask >> o & 1] for mask in range(1, 2**size)]
-    for half in range(2):
-        for subset in subsets:
-            for sign in (1, -1):  # u <= e^eps r + delta and r <= e^eps u + delta on every event
-                row = np.zeros(3 * size)
-                for o in subset:
-                    row[half * size + o] = 1 if sign == 1 else -ratio
-                    row[2 * size + o] = -ratio if sign == 1 else 1
-                rows.append(row)
-                limits.append(delta)
-    equal = np.kron(np.eye(3), np.ones(size))
-    gain = np.zeros(3 * size)
-    # Signed advantages: u(0|s) - u(1|s) for s and the mirror image for s', averaged; negative for the minimiser.
-    gain[0], gain[1], gain[size + 1], gain[size] = -0.5, 0.5, -0.5, 0.5
-    solution = linprog(gain, A_ub=np.array(rows), b_ub=limits, A_eq=equal, b_eq=np.ones(3))
-    assert -solution.fun == pytest.approx(min(1, certified_bound(epsilon, delta).sharp), abs=1e-7)
+    sharp = min(1, certified_bound(epsilon, delta).sharp)
+
+    assert largest_advantage(epsilon, delta) == pytest.approx(sharp, abs=1e-7)
+
+
+def test_the_privacy_of_a_single_record_is_that_of_a_group_of_one():
+    bound = group_bound(0.1, 1e-6, 1)
+
+    assert bound.sharp == pytest.approx(certified_bound(0.1, 1e-6).sharp)
 
 
 def test_record_level_privacy_bounds_a_forget_set_only_through_group_privacy():
-    one, many = group_bound(0.1, 1e-6, 1), group_bound(0.1, 1e-6, 20)
-    assert one.sharp == pytest.approx(certified_bound(0.1, 1e-6).sharp)
-    assert many.epsilon == pytest.approx(2)
-    assert many.delta == pytest.approx(1e-6 * (math.exp(2) - 1) / (math.exp(0.1) - 1))
-    assert "only through group privacy" in many.assumes
-    assert group_bound(
-        50, 1e-5, 2727
-    ).vacuous  # the paper's setting: no overflow, and nothing is promised
+    bound = group_bound(0.1, 1e-6, 20)
+
+    assert bound.epsilon == pytest.approx(2)
+    assert bound.delta == pytest.approx(1e-6 * (math.exp(2) - 1) / (math.exp(0.1) - 1))
+    assert "only through group privacy" in bound.assumes
+    assert "20" in bound.method
+
+
+def test_the_papers_setting_promises_nothing_and_does_not_overflow():
+    assert group_bound(50, 1e-5, 2727).vacuous
+
+
+def test_at_epsilon_0_the_deltas_of_a_group_add_up():
     assert group_bound(0, 0.01, 5).delta == pytest.approx(0.05)
-    assert "20" in many.method
