@@ -207,7 +207,17 @@ def _whether_forgot(news: RunRecord) -> tuple[bool, str]:
             return False, f"{visible(model)} has not the word forgot but: {word}."
     if not news.verdicts:
         return False, "no model under test has a word."
-    return True, "every model under test has the word forgot."
+    most = ""
+    for model, attempt in news.tries_of_words.items():
+        if not attempt.is_allowed:
+            about = f"this gate on {visible(model)}"
+            return False, attempt.sentence(about, "metrics.alpha")
+        if not most or attempt.number > news.tries_of_words[most].number:
+            most = model
+    if not news.verdicts.keys() <= news.tries_of_words.keys():
+        return False, "it is not known how often these words were tried: run the stage compare."
+    said = news.tries_of_words[most].sentence(f"this gate on {visible(most)}", "metrics.alpha")
+    return True, f"every model under test has the word forgot. {said}"
 
 
 def _whether_untraced(news: RunRecord) -> tuple[bool, str]:

@@ -27,10 +27,11 @@ def conclude(
     for stage in stages:
         state, _ = ENDS[stage.end]
         ends[stage.name] = record.StageEnd(state, stage.end, round(stage.seconds, 2))
-    if not complete:
-        return record.write(root, ends, complete)
-    since = record.since_last(root, ends, params)
-    return record.write(root, ends, complete, since)
+    tries_of_words = record.tries_of_words(root, ends, params)
+    since = None
+    if complete:
+        since = record.since_last(root, ends, params)
+    return record.write(root, ends, complete, since, tries_of_words)
 
 
 def log_and_push(root: Path, stages: Sequence[Stage], push: bool, tell: Tell) -> None:

@@ -192,6 +192,8 @@ class RunRecord:
     refused: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     # The level of the comparison with the run before, of which each pair of runs has one; None where nothing was compared.
     tries: dict[str, Json] | None = None
+    # Of each model under test with a word, which try of its word these draws are.
+    tries_of_words: dict[str, Declared] = dataclasses.field(default_factory=dict)
     # What the questions of both runs prove together; None where nothing was compared.
     change: dict[str, Json] | None = None
     # Of each model, the digests of weights and drawing law, and of the tokenizer; None where they are not known.
@@ -339,6 +341,50 @@ def try_of(root: Path, name: str, result: PopulationResult) -> Declared:
     model = content_digest(root / entry.path)
     tested = ["attack", model, questions, result.scorer, dict(result.recipe)]
     return tries.declare(tested, dataclasses.asdict(result), result.alpha, root / tries.FOLDER)
+
+
+def tries_of_words(
+    root: Path, stages: Mapping[str, StageEnd], params: Params
+) -> dict[str, Declared]:
+    """Which try of the word on each model under test this run is; empty where the words are not this run's.
+
+    The same weights, tokenizer, drawing law, forget questions and scorer are one test. Another seed of the answers, and another
+    Retrain beside them, is another try; more answers of a seed are the same one, since the word holds at any time. A try
+    counts whether or not a gate asked for it: whoever read the word has tried it.
+    """
+    path = table.place(root / DATA, "compare", "models")
+    if not (path.is_file() and _up_to_date(stages, "compare")):
+        return {}
+    questions = ""
+    if (root / DATA / FORGET).is_file():
+        questions = content_digest(root / DATA / FORGET)
+    scoring = params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
+    attempts: dict[str, Declared] = {}
+    for finding in Findings.of(table.read_rows(path)).asked(FORGETTING):
+        if finding.outcome == REFERENCE:
+            continue
+        name = finding.model
+        model = drawn_from(root, [name])[name] or params.models[name].model_dump(mode="json")
+        tested = ["forgot", model, questions, params.metrics.binary, params.metrics.leak, scoring]
+        draws: list[Json] = [_seed_of(root, drawn) for drawn in (name, *params.report.retrains)]
+        verdict = finding.details["verdict"]
+        if verdict is not None and not verdict["anytime"]:  # each look at more evidence is a try
+            draws.append([verdict["drawn"], verdict["log_e_forgot"], verdict["log_e_leaks"]])
+        alpha = params.metrics.alpha
+        attempts[name] = tries.declare(tested, draws, alpha, root / tries.FOLDER)
+    return attempts
+
+
+def _seed_of(root: Path, name: str) -> Json:
+    """What makes a model's answers other draws: the seed, the weights and law, and an engine that has numbers of its own."""
+    path = root / DATA / "generations" / name / "about.json"
+    if not path.is_file():
+        return None
+    about = read_artifact(path)
+    engine = about.get("engine")
+    if engine == "prefix":  # a seed gives the same answers as on any machine
+        engine = None
+    return [about.get("seed"), about.get("stream"), engine]
 
 
 def since_last(root: Path, stages: Mapping[str, StageEnd], params: Params) -> Since:
@@ -623,8 +669,12 @@ def write(
     stages: dict[str, StageEnd],
     complete: bool,
     since: Since | None = None,
+    tries_of: Mapping[str, Declared] | None = None,
 ) -> RunRecord:
-    """Write and return the record of a run that has ended; `since_last` must compare before this replaces the last tables."""
+    """Write and return the record of a run that has ended; `since_last` must compare before this replaces the last tables.
+
+    ``tries_of`` says of the words of this run which tries they are.
+    """
     last = read(root)
     names = measured(root / DATA)
     results = table.read(root / DATA, names)
@@ -654,6 +704,7 @@ def write(
         refused=refused,
         took=took,
         tries=None,
+        tries_of_words=dict(tries_of or {}),
         change=None,
     )
     if since is not None:

@@ -20,6 +20,7 @@ from tests.flows.told import write_words
 from tests.small import ROOT
 
 RAN = {"report": StageEnd("Completed", "ran", 1.0)}
+WITH_WORDS = {**RAN, "compare": StageEnd("Completed", "ran", 1.0)}
 PARAMS = config.load(ROOT / config.FILE)
 LEAKS = Alarm("npo", "forgetting", "verdict", "open", "leaks", worse=True, better=False)
 
@@ -462,19 +463,99 @@ def asked(folder, monkeypatch, capsys, news, **gates) -> tuple[int, str]:
     return status, " ".join((said.out + said.err).split())
 
 
+def words_of_a_run(root, params=PARAMS, **words) -> record.RunRecord:
+    """The record of a complete run with these words."""
+    verdicts(root, **words)
+    attempts = record.tries_of_words(root, WITH_WORDS, params)
+    return record.write(root, WITH_WORDS, complete=True, tries_of=attempts)
+
+
 @pytest.mark.parametrize(
     ("word", "status"), [("forgot", 0), ("open", 1), ("leaks", 1), ("none", 1)]
 )
 def test_require_forgot_demands_the_word_of_every_model(
     tmp_path, monkeypatch, capsys, word, status
 ):
-    verdicts(tmp_path, grad_diff="forgot", npo=word)
-    news = record.write(tmp_path, RAN, complete=True)
+    news = words_of_a_run(tmp_path, grad_diff="forgot", npo=word)
 
     ended, said_of_it = asked(tmp_path, monkeypatch, capsys, news, require="forgot")
 
     assert ended == status
     assert ("npo has not" in said_of_it) == bool(status)
+
+
+def drawn_with(root, seed: int, models=("npo",), **about) -> None:
+    """Write that these models answered by this seed, with the prefix engine unless ``about`` says another."""
+    for model in models:
+        facts = {
+            "schema": 1,
+            "stream": f"law of {model}",
+            "engine": "prefix",
+            "seed": seed,
+            **about,
+        }
+        write_json(root / "data/generations" / model / "about.json", facts)
+
+
+def test_another_seed_of_the_answers_is_another_try_of_forgot_and_needs_a_smaller_alpha(
+    tmp_path, monkeypatch, capsys
+):
+    for seed in (0, 1):
+        drawn_with(tmp_path, seed)
+        news = words_of_a_run(tmp_path, npo="forgot")
+    ended, said_of_it = asked(tmp_path, monkeypatch, capsys, news, require="forgot")
+
+    assert ended == 1
+    assert "try 2 of this gate on npo" in said_of_it
+    assert "metrics.alpha of at most 0.00333" in said_of_it
+
+    smaller = PARAMS.metrics.model_copy(update={"alpha": 0.003})
+    lower = PARAMS.model_copy(update={"metrics": smaller})
+    news = words_of_a_run(tmp_path, lower, npo="forgot")
+    ended, said_of_it = asked(tmp_path, monkeypatch, capsys, news, require="forgot")
+
+    assert ended == 0
+    assert "try 2" in said_of_it
+    assert record.read(tmp_path) == news
+
+
+@pytest.mark.parametrize(
+    ("about", "number"),
+    [
+        ({}, 1),
+        ({"stream": "other weights"}, 1),
+        ({"engine": "transformers"}, 2),
+    ],
+)
+def test_the_same_draws_and_other_weights_are_no_further_try_of_forgot(tmp_path, about, number):
+    drawn_with(tmp_path, 0)
+    words_of_a_run(tmp_path, npo="forgot")
+
+    drawn_with(tmp_path, 0, **about)
+    news = words_of_a_run(tmp_path, npo="forgot")
+
+    assert news.tries_of_words["npo"].number == number
+
+
+def test_another_retrain_is_another_try_of_forgot(tmp_path):
+    retrain = PARAMS.report.retrains[0]
+    drawn_with(tmp_path, 0, ("npo", retrain))
+    words_of_a_run(tmp_path, npo="forgot")
+
+    drawn_with(tmp_path, 0, (retrain,), stream="trained again")
+    news = words_of_a_run(tmp_path, npo="forgot")
+
+    assert news.tries_of_words["npo"].number == 2
+
+
+def test_a_run_that_was_not_complete_counts_its_words_as_tried(tmp_path):
+    for seed in (0, 1):
+        drawn_with(tmp_path, seed)
+        verdicts(tmp_path, npo="forgot")
+        attempts = record.tries_of_words(tmp_path, WITH_WORDS, PARAMS)
+
+    assert attempts["npo"].number == 2
+    assert record.tries_of_words(tmp_path, {}, PARAMS) == {}
 
 
 def test_require_forgot_is_closed_after_a_run_that_was_not_complete(tmp_path, monkeypatch, capsys):
