@@ -107,14 +107,15 @@ class Ends:
         draws up to the stop for "anytime", of the labelled draws for "labelled". Such a row without counts has fixed ends,
         each at its alpha. These three are about the same draws, so a question takes the first of labelled, anytime, sampled.
         "tree" has ``leak_by_length``, ``clean_by_length``, ``rho`` and ``sampled_leaks``, and may have ``blank``,
-        ``unscored``, ``unconfirmed``, ``sampled`` and ``rounding`` (logit allowance, tokens, temperature). "exact" has none:
-        its ends are certain.
+        ``unscored``, ``unconfirmed``, ``sampled``, ``rounding`` (logit allowance, tokens, temperature) and ``version``, the
+        number of a repeated tree. "exact" has none: its ends are certain.
         """
         rows_of_item = _by_item(rows, set(items), quantity)
         counts: list[_Counts] = []
         stopped: list[bool] = []
         fixed: list[Result | None] = []
         trees: list[Tree | None] = []
+        versions: list[int | None] = []
         certain: list[tuple[float, float]] = []
         for item in items:
             row_of_basis = rows_of_item.get(item, {})
@@ -123,7 +124,9 @@ class Ends:
             counts.append(_counts(drawn))
             stopped.append(drawn is not None and drawn.basis == "anytime")
             fixed.append(None if has_counts else drawn)
-            trees.append(_tree(row_of_basis.get("tree")))
+            of_tree = row_of_basis.get("tree")
+            trees.append(_tree(of_tree))
+            versions.append(None if of_tree is None else of_tree.facts.get("version"))
             certain.append(_certain(row_of_basis.get("exact")))
 
         leaks, n, missing = np.array(counts, dtype=np.float64).reshape(-1, 3).T
@@ -134,7 +137,7 @@ class Ends:
             n,
             missing,
             stopped=stopped,
-            trees=Trees.of(trees) if any(trees) else None,
+            trees=Trees.of(trees, versions) if any(trees) else None,
             certain_lower=low,
             certain_upper=np.maximum(low, high),
             others=[_fixed(fixed)] if any(fixed) else [],

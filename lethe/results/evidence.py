@@ -125,7 +125,7 @@ class Trees:
     ``low`` and ``high`` are the smallest and largest possible leaking mass that was explored, ``certain`` is 1 minus the
     smallest possible clean mass, and ``factor`` is the largest relative error of an answer's probability. ``leaks`` of the
     answers sampled at the rate ``rho`` leaked; ``rho`` 0 stands for no sample, so that only certain ends exist. The ends are
-    those of `lethe.statistics.answer_tree.leak_interval`.
+    those of `lethe.statistics.answer_tree.leak_interval`. A sample takes this ``part`` of its level, where it is repeated.
     """
 
     low: np.ndarray
@@ -134,15 +134,23 @@ class Trees:
     factor: np.ndarray
     rho: np.ndarray
     leaks: np.ndarray
+    part: ArrayLike = 1.0
 
     @classmethod
-    def of(cls, trees: Sequence[Tree | None]) -> Trees:
-        """The arrays of m trees; a question without a tree has the certain ends 0 and 1."""
+    def of(cls, trees: Sequence[Tree | None], versions: Sequence[int | None] = ()) -> Trees:
+        """The arrays of m trees; a question without a tree has the certain ends 0 and 1.
+
+        ``versions``, of each tree, are the numbers that `part_of_version` takes; empty: no sample is repeated.
+        """
         rows = []
         for tree in trees:
             masses = UNKNOWN_MASSES if tree is None else _masses(*tree)
             rows.append(masses)
-        return cls(*np.array(rows, dtype=np.float64).reshape(-1, 6).T)
+        part: ArrayLike = 1.0
+        if versions:
+            part = np.array([part_of_version(version) for version in versions])
+        arrays = cls(*np.array(rows, dtype=np.float64).reshape(-1, 6).T)
+        return replace(arrays, part=part)
 
     @property
     def has_ends(self) -> np.ndarray:
@@ -165,7 +173,8 @@ class Trees:
         """The limit of the leaking part of the unexplored mass, where it was sampled."""
         rest = np.zeros(len(self.rho))
         sampled = self.has_ends
-        limits = _by_level(limit, level[sampled], self.leaks[sampled])
+        level_of_version = level * self.part
+        limits = _by_level(limit, level_of_version[sampled], self.leaks[sampled])
         rest[sampled] = limits / self.rho[sampled]
         return rest
 
@@ -178,7 +187,21 @@ class Trees:
             self.factor[places],
             self.rho[places],
             self.leaks[places],
+            np.broadcast_to(self.part, len(self.rho))[places],
         )
+
+
+def part_of_version(version: int | None) -> float:
+    """The part of a level that version ``version`` of an answer tree's sample takes, from 1; all versions together take 1.
+
+    None stands for a sample that was fixed beforehand and is never repeated, which takes the whole level.
+
+    >>> part_of_version(None), part_of_version(1), part_of_version(3)
+    (1.0, 0.5, 0.08333333333333333)
+    """
+    if version is None:
+        return 1.0
+    return 1 / (version * (version + 1))
 
 
 class _TreeNumbers(NamedTuple):

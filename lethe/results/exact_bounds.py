@@ -62,6 +62,8 @@ def rows_of(certificates: Certificates) -> list[Result]:
         values = values_of(tree)
         masses = values.pop("masses")
         evidence = {**values, **masses, "rounding": rounding}
+        if certificates.repeat is not None and tree.remainder.rho > 0:
+            evidence["version"] = certificates.repeat
         add("tree", None, ends["lower_sampled"], ends["upper"], evidence=evidence)
     _add_model(rows, certificates, like=ends["lower"])
     facts = {

@@ -274,7 +274,8 @@ class Certificates:
     scorer cannot judge.
 
     ``refused`` has the reasons why no end of the trees may be claimed. ``of`` says which version of
-    model and questions they are about, None where no file records it.
+    model and questions they are about, None where no file records it. ``repeat`` numbers the
+    samples that were drawn of these, from 1; None where nobody counts them.
     """
 
     name: str
@@ -284,6 +285,7 @@ class Certificates:
     skipped: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     of: Version | None = None
+    repeat: int | None = None
 
     @property
     def rounding(self) -> Rounding:

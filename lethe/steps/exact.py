@@ -24,6 +24,7 @@ from lethe.config.measuring import (
 )
 from lethe.errors import BadInput, plural
 from lethe.identity import module_of
+from lethe.io import tries
 from lethe.io.artifacts import Row, read_split, version_of_questions
 from lethe.models.checkpoints import Source, content, default_prompt, prepare_torch
 from lethe.models.encoding import CHAT
@@ -113,8 +114,21 @@ def run(
         print(f"{name}: no exact bounds: {reason}")
         return
     of = Version(content(Path(model.path)), version_of_questions(root / "dataset"))
-    table.write(place, rows_of(replace(certificates, of=of)))
+    table.write(place, rows_of(replace(certificates, of=of, repeat=_repeat(certificates, of))))
     print(f"{name}: {' '.join(certificates.sentences()[:3])}")
+
+
+def _repeat(certificates: Certificates, of: Version) -> int | None:
+    """Which sample of these weights and questions the trees have, as the folder counts them; None without a sample.
+
+    More rows, another seed or another law make another sample. Equal trees are the sample that they were.
+    """
+    sampled = [asdict(tree.remainder) for tree in certificates.trees if tree.remainder.rho > 0]
+    if not sampled:
+        return None
+    tested = ["sample of an answer tree", of.model, of.questions]
+    masses = [asdict(tree.masses) for tree in certificates.trees]
+    return tries.begin(tested, [sampled, masses], certificates.trees[0].alpha).number
 
 
 def of_params(

@@ -57,6 +57,24 @@ def certificates(root: Path, name: str) -> Certificates:
     return found
 
 
+def version_of_sample(place: Path, root: Path, rows: int) -> int:
+    """The number that the sample of the trees has after a run with so many rows."""
+    stage.run(params(place, rows=rows), root, "base")
+    (row,) = [
+        row for row in table.read(root).rows("base") if (row.item, row.basis) == ("one", "tree")
+    ]
+    return int(row.facts["version"])
+
+
+def test_a_repeated_tree_is_counted_and_an_equal_one_is_not(place, root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    again = shutil.copytree(root, tmp_path / "data")
+
+    numbers = [version_of_sample(place, again, rows) for rows in (60, 90, 60)]
+
+    assert numbers == [1, 2, 1]
+
+
 def test_its_rows_are_read_by_the_other_stages(root):
     results, found = table.read(root), certificates(root, "base")
     assert [tree.id for tree in found.trees] == list(results.questions("base")) == ["one", "two"]

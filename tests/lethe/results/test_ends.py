@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from lethe.errors import BadValue
 from lethe.results.ends import Ends
-from lethe.results.evidence import AtLevel, ScoreDraws, Trees, Truncation, upper_at_stop
+from lethe.results.evidence import (
+    AtLevel,
+    ScoreDraws,
+    Trees,
+    Truncation,
+    part_of_version,
+    upper_at_stop,
+)
 from lethe.results.table import Result
 from lethe.statistics import sequential
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
@@ -271,3 +278,47 @@ def test_the_share_of_cut_answers_is_unknown_without_answers():
     cut = Truncation(np.array([0, 5, 0]), np.array([100, 100, 0]), np.array([2, 6, 0]), 40)
 
     assert (cut.share(1), cut.share(2)) == (0.05, None)
+
+
+def repeated(rng, versions, level, counted):
+    """(2000,) whether some version of a tree with ever more rows puts its upper end below the true probability."""
+    runs = 2000
+    unexplored = 0.01  # all of it leaks
+    never_leaks = np.zeros(runs)
+    is_false = np.zeros(runs, dtype=bool)
+    for version in range(1, versions + 1):
+        rho = 500.0 * version
+        trees = Trees(
+            low=never_leaks,
+            high=never_leaks,
+            certain=np.ones(runs),
+            factor=np.ones(runs),
+            rho=np.full(runs, rho),
+            leaks=rng.poisson(rho * unexplored, runs).astype(float),
+            part=part_of_version(version if counted else None),
+        )
+        is_false |= trees.upper(np.full(runs, level)) < unexplored
+    return is_false
+
+
+def test_a_tree_that_is_repeated_until_its_end_is_low_keeps_the_level_by_falling_shares():
+    share = repeated(np.random.default_rng(0), 12, 0.05, counted=True).mean()
+    uncorrected = repeated(np.random.default_rng(0), 12, 0.05, counted=False).mean()
+
+    assert share <= 0.05
+    assert uncorrected > 0.15
+
+
+def test_the_row_of_a_repeated_tree_has_the_share_of_its_version():
+    facts = {
+        "leak_by_length": [0.0],
+        "clean_by_length": [0.5],
+        "rho": 400.0,
+        "sampled_leaks": 2,
+        "sampled": 90,
+    }
+    third = Ends.of_rows([row("tree", "q", {**facts, "version": 3})], ["q"])
+    alone = Ends.of_rows([row("tree", "q", facts)], ["q"])
+
+    assert third.upper(0.06)[0] == pytest.approx(alone.upper(0.06 / 12)[0])
+    assert third.take([0]).lower(0.06)[0] == pytest.approx(alone.lower(0.06 / 12)[0])
