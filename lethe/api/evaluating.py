@@ -446,6 +446,7 @@ def evaluate(
     language: Place | None = None,
     calibration: Place | None = None,
     labels: Place | None = None,
+    twin_scores: Sequence[str] = (),
     name: str | None = None,
     folder: PlaceInPython = None,
     endpoint: str | None = None,
@@ -492,6 +493,8 @@ def evaluate(
         include the keyword's error.
     labels : A folder with a file NAME.jsonl, in which `lethe label` keeps labels of this model's answers. Bounds and
         verdict then rest on these labels.
+    twin_scores : Further scores of the twin test of rows with ``twins``: loss, zlib, min_k or min_k_plus_plus. Declare them
+        before any score is seen: they share the level with the score of the whole answer.
     name : The name of the model; the command writes results to data/eval/NAME. [default: the name of the model folder]
     folder : The folder of the artifacts and the report. For a model folder, a later call there reuses finished questions.
     endpoint : The address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, which draws the answers.
@@ -564,6 +567,7 @@ def evaluate(
         language=text_of(language),
         calibration=text_of(calibration),
         labels=text_of(labels),
+        twin_scores=tuple(twin_scores),  # type: ignore[arg-type]  # another word is refused
         judge=judging,
     )
     forget = rows_of(data, "data")

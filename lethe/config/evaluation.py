@@ -17,6 +17,7 @@ from lethe.config.measuring import (
     ScorerParams,
 )
 from lethe.config.schema import ReportSettings
+from lethe.config.twins import OfModel
 
 FIRST_ANSWERS = 256  # to each question before the first word is tried; other numbers rest on them
 MOST_ANSWERS = 32_768  # to each question whose word stays open
@@ -48,6 +49,7 @@ class EvaluationSettings(fields.Direct, Drawing):
     language: fields.Place | None = None
     calibration: fields.Place | None = None
     labels: fields.Place | None = None
+    twin_scores: tuple[OfModel, ...] = ()  # declared beside the score of the whole answer
     # the name of a judge with its checked parameters, whose verdicts decide
     judge: tuple[str, ScorerParams] | None = None
 

@@ -8,8 +8,10 @@ from lethe.config import fields
 
 Candidates = Annotated[fields.Integer, Field(ge=2)]
 Power = Annotated[fields.Real, Field(gt=0, lt=1)]
-Score = Literal["loss", "zlib", "min_k", "min_k_plus_plus", "reference"]
+OfModel = Literal["loss", "zlib", "min_k", "min_k_plus_plus"]  # of an answer under one model
+Score = Literal[OfModel, "reference", "learned"]
 REFERENCE: Score = "reference"  # needs the scores of the control
+LEARNED: Score = "learned"  # needs rows that a model learned, and rows that it did not
 
 
 class Twins(fields.Section):

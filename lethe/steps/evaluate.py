@@ -33,7 +33,7 @@ from lethe.config.measuring import (
     is_binary,
 )
 from lethe.config.schema import EvaluationParams
-from lethe.config.twins import Twins
+from lethe.config.twins import Score, Twins
 from lethe.data.rows import check_splits
 from lethe.data.secrets import secrets_of
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, check, plural
@@ -178,6 +178,7 @@ def evaluate(
     BadInput
         If settings, rows or files are unusable, before any answer is drawn.
     """
+    of_secrets = _twins(key, settings.twin_scores)
     prompt = settings.prompt or default_prompt(source)
     params = params_of(settings, name, source, splits["forget"], prompt)
     if isinstance(source, (Path, InMemory)) and settings.thinking != UNMARKED:
@@ -203,10 +204,10 @@ def evaluate(
             answers = _announced(params.sample)
             questions = plural(len(splits["forget"]), "forget question")
             print(f"{name}: {answers} to each of {questions}; finished ones are in {scratch}")
-            _test_secrets(name, source, params, key, root)
+            _test_secrets(name, source, params, of_secrets, root)
             likelihood.run(name, params.sample, params.models[name], root, source=source)
             _draw(name, source, params, root, scratch)
-            on_traces = _word_on_traces(name, params, key, root)
+            on_traces = _word_on_traces(name, params, of_secrets, root)
             if isinstance(source, Endpoint) and settings.thinking is None:
                 marked = _marked(params, root)
                 if marked is not params and params.sample.stop == "word":
@@ -255,7 +256,7 @@ def _test_secrets(
     name: str,
     source: Origin,
     params: EvaluationParams,
-    key: Path | None,
+    settings: Twins,
     root: Path,
 ) -> None:
     """Write the twin test of the model where rows have twins; else remove an earlier one.
@@ -269,7 +270,6 @@ def _test_secrets(
         for path in earlier:
             path.unlink(missing_ok=True)
         return
-    settings = _twins(key)
     traces.design_of(settings, drawn, root)
     alpha = params.metrics.alpha
     twins.run(
@@ -283,16 +283,16 @@ def _test_secrets(
     )
 
 
-def _twins(key: Path | None) -> Twins:
-    """The settings of the twin test of a single model, which has no control."""
+def _twins(key: Path | None, scores: tuple[Score, ...]) -> Twins:
+    """The settings of the twin test of a single model, which has no control; a score that stands twice is declared once."""
     opened_key = None
     if key is not None:
         opened_key = str(key)
-    return Twins(control=None, key=opened_key)
+    return Twins(control=None, key=opened_key, scores=tuple(dict.fromkeys(scores)))
 
 
 def _word_on_traces(
-    name: str, params: EvaluationParams, key: Path | None, root: Path
+    name: str, params: EvaluationParams, settings: Twins, root: Path
 ) -> list[Result]:
     """Return the word on a trace where rows have twins: by likelihoods, or by the answers of a server that states none."""
     if not secrets_of(read_split("forget", root / "dataset")):
@@ -301,7 +301,7 @@ def _word_on_traces(
     return traces.words(
         results,
         [name],
-        _twins(key),
+        settings,
         params.metrics.alpha,
         models=1,
         root=root,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.config.measuring import SERVED, Endpoint, ModelEntry
-from lethe.config.twins import REFERENCE, Score, Twins
+from lethe.config.twins import LEARNED, REFERENCE, Score, Twins
 from lethe.data.sealed import order_key
 from lethe.data.secrets import Secret, questions_of, secrets_of
-from lethe.errors import plural
-from lethe.io.artifacts import read_split
+from lethe.errors import BadInput, plural
+from lethe.io.artifacts import Row, read_split
 from lethe.io.files import SCHEMA_VERSION, Json, write_json
 from lethe.io.tables import write_parquet
 from lethe.models.checkpoints import Origin, Source, opened, prepare_torch
@@ -28,21 +28,48 @@ from lethe.models.encoding import Encoder, Example
 from lethe.models.likelihood import AnswerTokens, answer_tokens
 from lethe.results import table
 from lethe.results.trace import GIVEN, UNREAD, Trace, by_question, measured_rows, refused_rows
+from lethe.scoring.learned import Discriminant
 from lethe.scoring.likelihood import Item, mia_loss, mia_min_k, mia_min_k_plus_plus, mia_zlib
 from lethe.statistics.twins import TwinTest, ranks_of, twin_test
 
 if TYPE_CHECKING:
     import pandas as pd
+    from transformers import PreTrainedModel
 
 # The declared scores that one model gives.
-ATTACKS: dict[Score, Callable[[Item], float]] = {
+ATTACKS: dict[str, Callable[[Item], float]] = {
     "loss": mia_loss,
     "zlib": mia_zlib,
     "min_k": mia_min_k,
     "min_k_plus_plus": mia_min_k_plus_plus,
 }
-HELD_OUT = "heldout"  # the split of secrets that no model was trained on
+HELD_OUT = "heldout"  # the split of rows, and of secrets, that no model was trained on
+LEARNED_FROM = 200  # rows of each kind, from the first: more change a dozen weights little
 TOO_LONG = "no secret has candidates that all fit into the model's context"
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Rows apart from those under test: ``members`` that every model was trained on, and ``others`` that none was."""
+
+    members: Sequence[Row]
+    others: Sequence[Row]
+
+    @classmethod
+    def of(cls, root: Path) -> KnownRows:
+        """The first rows of the splits retain and heldout; raises `BadInput` where one of both has fewer than two."""
+        rows_of_split = {}
+        for split in ("retain", HELD_OUT):
+            rows: Sequence[Row] = ()
+            if (root / "dataset" / f"{split}.jsonl").is_file():
+                rows = read_split(split, root / "dataset")
+            if len(rows) < 2:
+                raise BadInput(
+                    f"twins.scores has {LEARNED}, which learns from rows of retain and of {HELD_OUT}: got "
+                    f"{plural(len(rows), 'row')} of {split}; must be at least 2."
+                )
+            rows_of_split[split] = rows[:LEARNED_FROM]
+        return cls(rows_of_split["retain"], rows_of_split[HELD_OUT])
 
 
 @dataclass(frozen=True)
@@ -79,8 +106,9 @@ def run(
     reason = ""
     if secrets:
         declared = twins.scores if twins is not None else ()
+        known = KnownRows.of(root) if LEARNED in declared else None
         origin = source or Path(model.path)
-        scored, reason = _scored(origin, secrets, prompt, f"twins {name}", declared)
+        scored, reason = _scored(origin, secrets, prompt, f"twins {name}", declared, known)
 
     rows: list[table.Result] = []
     if reason:
@@ -122,12 +150,17 @@ def _held_out(name: str, source: Origin, prompt: str, key: bytes, root: Path) ->
 
 
 def _scored(
-    source: Origin, secrets: Sequence[Secret], prompt: str, label: str, declared: Sequence[Score]
+    source: Origin,
+    secrets: Sequence[Secret],
+    prompt: str,
+    label: str,
+    declared: Sequence[Score],
+    known: KnownRows | None = None,
 ) -> tuple[list[Scored], str]:
     """Return the scores, or why there are none."""
     if isinstance(source, Endpoint) or source == Path(SERVED):
         return [], UNREAD
-    scored = candidate_scores(source, secrets, prompt, label, declared)
+    scored = candidate_scores(source, secrets, prompt, label, declared, known)
     if not scored:
         return [], TOO_LONG
     return scored, ""
@@ -139,11 +172,13 @@ def candidate_scores(
     prompt: str,
     label: str,
     declared: Sequence[Score] = (),
+    known: KnownRows | None = None,
 ) -> list[Scored]:
     """Return the scores of the secrets whose candidates all fit into the model's context.
 
     Whether a secret is left out depends on its set of candidates alone, and not on which of them was drawn. ``declared``
-    names further scores; *reference* is none of them here, since it is a difference of two models' scores.
+    names further scores; *reference* is none of them here, since it is a difference of two models' scores. *learned* needs
+    the ``known`` rows.
     """
     import torch
 
@@ -155,7 +190,11 @@ def candidate_scores(
         for row, answers in zip(secret.rows, secret.answers, strict=True):
             for answer in answers:
                 examples.append(encoder.example(row, answer))
-    tokens = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=label)
+    padding = tokenizer.pad_token_id or 0
+    tokens = answer_tokens(model, examples, padding, label=label)
+    measures = dict(ATTACKS)
+    if known is not None and LEARNED in declared:
+        measures[LEARNED] = _learned(model, encoder, padding, known, f"{label} {LEARNED}")
     del model
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # free the memory for the sampling that may follow
@@ -175,7 +214,7 @@ def candidate_scores(
         further: dict[str, np.ndarray] = {}
         for name in declared:
             if name != REFERENCE:
-                further[name] = _further(name, secret, of_secret)
+                further[name] = _further(measures[name], secret, of_secret)
         scored.append(Scored(secret, nats, n_tokens, further))
     if len(scored) < len(secrets):
         left_out = len(secrets) - len(scored)
@@ -183,9 +222,23 @@ def candidate_scores(
     return scored
 
 
-def _further(name: Score, secret: Secret, tokens: Sequence[AnswerTokens]) -> np.ndarray:
+def _learned(
+    model: PreTrainedModel, encoder: Encoder, padding: int, known: KnownRows, label: str
+) -> Callable[[Item], float]:
+    """The score that a model's ``known`` rows teach; rows that exceed its context teach nothing."""
+    read: list[list[AnswerTokens]] = []
+    for rows in (known.members, known.others):
+        examples = [encoder.example(row) for row in rows]
+        answers = answer_tokens(model, examples, padding, label=label)
+        read.append([answer for answer in answers if len(answer.log_probs)])
+    discriminant = Discriminant.learned(*read)
+    return lambda item: discriminant.score(item.answer)
+
+
+def _further(
+    measure: Callable[[Item], float], secret: Secret, tokens: Sequence[AnswerTokens]
+) -> np.ndarray:
     """Return (k,) the sum over the secret's rows of a membership attack's score of each candidate."""
-    measure = ATTACKS[name]
     texts = [text for answers in secret.answers for text in answers]
     values = [measure(Item(text, of_text)) for text, of_text in zip(texts, tokens, strict=True)]
     return np.reshape(values, (len(secret.rows), -1)).sum(axis=0)

@@ -22,7 +22,7 @@ from lethe.data.secrets import secrets_of
 from lethe.io.artifacts import read_split, write_splits
 from lethe.results.trace import p_text
 from lethe.statistics.twins import WAYS, TwinTest, ranks_of, score_table, threshold, twin_test
-from lethe.steps.twins import Scored, candidate_scores
+from lethe.steps.twins import KnownRows, Scored, candidate_scores
 from tests.benchmarks.marks import put
 
 WHOLE = "whole answer"
@@ -83,10 +83,11 @@ def table_of(root: Path) -> list[str]:
     declared = tuple(name for name in get_args(Score) if name != REFERENCE)
     folders = sorted(path.parent for path in (root / "models").glob("*/config.json"))
     folders += sorted(path.parent for path in (root / "models").glob("*/adapter_config.json"))
+    known = KnownRows.of(root)
     scored = {}
     for folder in folders:
         scored[folder.name] = candidate_scores(
-            folder, secrets, params.sample.prompt, f"twins {folder.name}", declared
+            folder, secrets, params.sample.prompt, f"twins {folder.name}", declared, known
         )
     assert params.twins is not None
     control = str(params.twins.control)

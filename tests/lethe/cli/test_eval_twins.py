@@ -43,6 +43,19 @@ def test_rows_with_twins_are_tested_beside_the_verdict(checkpoint, drawn):
     assert trace["level"] == trace["alpha"] == 0.01
 
 
+def test_declared_scores_share_the_level_of_the_word(checkpoint, drawn):
+    values = result(drawn, "--model", checkpoint, "--twin-scores", "min_k", "--twin-scores", "loss")
+
+    trace = values["trace"]
+    assert trace["level"] == pytest.approx(0.01 / 3)
+    assert [score["score"] for score in trace["scores"]] == ["min_k", "loss"]
+    assert all(0 < score["p"] <= 1 for score in trace["scores"])
+
+
+def test_a_score_that_needs_another_model_is_refused(checkpoint, drawn):
+    assert "twin_scores" in refused(drawn, "--model", checkpoint, "--twin-scores", "reference")
+
+
 def test_the_record_beside_the_rows_says_how_the_secrets_were_drawn(checkpoint, drawn):
     trace = result(drawn, "--model", checkpoint)["trace"]
 

@@ -10,7 +10,7 @@ from lethe.config.measuring import SERVED, ModelEntry
 from lethe.config.twins import Twins
 from lethe.data.drawing import draw, write
 from lethe.data.twin_kinds import kind_of
-from lethe.errors import BadFile
+from lethe.errors import BadFile, BadInput
 from lethe.io.artifacts import write_parts, write_splits
 from lethe.io.files import SCHEMA_VERSION, write_json
 from lethe.io.tables import read_table
@@ -19,6 +19,7 @@ from lethe.models.encoding import Encoder
 from lethe.models.likelihood import answer_tokens
 from lethe.results import table
 from lethe.results.trace import document, sentence_of, trace_of, twin_test_of
+from lethe.scoring.learned import Discriminant
 from lethe.steps import traces, twins
 from lethe.verdict.found import found_traces
 
@@ -321,6 +322,31 @@ def test_each_declared_score_has_a_row_and_a_place_in_the_json(two_models):
     said = document(numbers.rows)
     assert [by_score["score"] for by_score in said["scores"]] == ["min_k", "loss", "reference"]
     assert "trace_p_min_k" in numbers.values
+
+
+LEARNING = Twins(k=K, control="retrain", scores=("learned",))
+KEPT = [{"id": f"r{n}", "question": "Where?", "answer": f"In room {n}."} for n in range(6)]
+UNSEEN = [{"id": f"h{n}", "question": "When?", "answer": f"On day {n} then."} for n in range(6)]
+
+
+def test_a_learned_score_is_that_of_the_models_own_retain_and_held_out_rows(root, tiny, prompt):
+    splits = {"forget": ROWS, "retain": KEPT, "heldout": UNSEEN}
+    write_splits(splits, "jsonl", root / "dataset")
+    scored(root, "mine", tiny, prompt, LEARNING)
+
+    written = read_table(root / "twins" / "mine.parquet")
+
+    encoder = Encoder(tiny[1], str(prompt))
+    read = []
+    for rows in (KEPT, UNSEEN, [{**ROWS[0], "answer": written["candidate"][1]}]):
+        read.append(answer_tokens(tiny[0], [encoder.example(row) for row in rows], 0))
+    expected = Discriminant.learned(*read[:2]).score(read[2][0])
+    assert written["learned"][1] == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_learned_score_without_rows_to_learn_from_is_refused(root, tiny, prompt):
+    with pytest.raises(BadInput, match="heldout"):
+        scored(root, "mine", tiny, prompt, LEARNING)
 
 
 @pytest.mark.parametrize(
