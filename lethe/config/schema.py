@@ -349,6 +349,9 @@ class Population(fields.Section):
     tau: Within = 0.01
     alpha: fields.Alpha = 0.05
     n: fields.Draws = 4096  # at most so many answers to a question of an attacked model
+    rows: fields.Natural = (
+        0  # tokens of an answer tree for each question, whose certain ends decide before any draw
+    )
     seed: fields.Seed = 0
     scorer: measuring.ScorerName = "keyword_leak"
 

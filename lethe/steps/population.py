@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from lethe.attacks.population import DrawnAttack, draw
 from lethe.attacks.protocol import Knowledge
 from lethe.config import Params
-from lethe.config.measuring import Drawing, ScorerParams
+from lethe.config.measuring import Drawing, Exact, ModelEntry, ScorerParams
 from lethe.config.schema import Population
 from lethe.data.secrets import secrets_of
 from lethe.errors import BadInput
@@ -56,6 +56,7 @@ from lethe.statistics.anytime import Counts
 from lethe.statistics.attack_share import Outcome, level_of_attack, planned_attacks
 from lethe.statistics.policy import End, Policy, Tally
 from lethe.statistics.streams import stream
+from lethe.steps.exact import certify, of_params
 from lethe.steps.twins import candidate_scores, order_key, tested
 
 OUTCOMES: dict[End, Outcome] = {"leaks": "leaks", "forgot": "fails", "capped": "open"}
@@ -204,8 +205,12 @@ class Trials:
 
     def before(self) -> Tried:
         """Ask the model as it is."""
-        about = Tried(NO_ATTACK, "none", {}, self.entry.seed, "open", len(self.judged), answers=0)
-        return self._shown(about, self.source, self.judged, self.knowledge.forget)
+        return self._shown(self.before_about, self.source, self.judged, self.knowledge.forget)
+
+    @property
+    def before_about(self) -> Tried:
+        """The model as it is, before it is asked."""
+        return Tried(NO_ATTACK, "none", {}, self.entry.seed, "open", len(self.judged), answers=0)
 
     def tried(self, attack: DrawnAttack) -> Tried:
         """Attack a copy of the model and ask it; an attack that destroys the model is open, with the reason."""
@@ -232,22 +237,53 @@ class Trials:
         self, about: Tried, source: InMemory, asked: Sequence[Row], untouched: Sequence[Row]
     ) -> Tried:
         """What the questions ``asked`` show of a model, and the twins of the rows that no attack learned."""
-        subject, policy, ended = self._draws(about, source, asked)
-        names = [row["id"] for row in asked]
+        certain = self._certain_ends(about, source, asked)
+        names = [row["id"] for row in asked if certain[row["id"]].lower > self.entry.tau]
+        shown = replace(about, certain=len(names), trace_p=self._trace_p(about, source, untouched))
+        if names:
+            worst = max(names, key=lambda name: certain[name].upper)
+            upper = certain[worst].upper
+            return replace(
+                shown, outcome="leaks", leaks=tuple(names), worst=worst, worst_upper=upper
+            )
+
+        undecided = [row for row in asked if certain[row["id"]].upper > self.entry.tau]
+        shown = replace(shown, certain=len(asked) - len(undecided))
+        highest = max(certain, key=lambda name: certain[name].upper)
+        if not undecided:
+            upper = certain[highest].upper
+            return replace(shown, outcome="fails", worst=highest, worst_upper=upper)
+
+        subject, policy, ended = self._draws(about, source, undecided)
+        names = [row["id"] for row in undecided]
         tally = subject.tally(names)
         evidence = policy.evidence(tally)
         is_above = anytime.named(evidence.log_e_leaks, policy.goal)
         leaks = [names[place] for place in np.flatnonzero(is_above)]
         worst, upper = _worst(names, tally, self.level)
         return replace(
-            about,
+            shown,
             outcome=OUTCOMES[ended],
             answers=int(tally.n.sum()),
             leaks=tuple(leaks),
             worst=worst,
-            worst_upper=upper,
-            trace_p=self._trace_p(about, source, untouched),
+            worst_upper=min(upper, certain[worst].upper),
         )
+
+    def _certain_ends(
+        self, about: Tried, source: InMemory, rows: Sequence[Row]
+    ) -> dict[str, CertainEnds]:
+        """The certain ends of each question by its answer tree: 0 and 1 where none is explored."""
+        ends = {row["id"]: CertainEnds(0.0, 1.0) for row in rows}
+        if not self.entry.rows:
+            return ends
+        settings = self.settings
+        explored = Exact(rows=self.entry.rows, exact_only=True, scorer=self.entry.scorer)
+        model = ModelEntry(path=self.entry.path)
+        of_trees = of_params(explored, settings.sample, model, settings.score.keyword_match)
+        for tree in certify(self._label(about), source, rows, of_trees).trees:
+            ends[tree.id] = CertainEnds(tree.lower, tree.upper_certain)
+        return ends
 
     def _draws(
         self, about: Tried, source: InMemory, rows: Sequence[Row]
@@ -293,6 +329,14 @@ class Trials:
 
     def _label(self, about: Tried) -> str:
         return f"attack {self.name} {about.number}"
+
+
+@dataclass(frozen=True)
+class CertainEnds:
+    """Ends of the probability of a leak that cannot fail."""
+
+    lower: float
+    upper: float
 
 
 def _worst(names: Sequence[str], tally: Tally, level: float) -> tuple[str, float]:

@@ -15,6 +15,9 @@ SECRETS, CANDIDATES = 30, 20
 LEVEL = 0.01
 SPREAD = 2.24  # of scores, in nats: 2 of plausibility and 1 of the seed
 RUNS = 1000
+MOST_SCORES = (
+    10_000_000  # at once: 80 MB; up to 100 secrets are one part, as they were drawn before
+)
 
 
 def ranked(rng: Rng, scores: np.ndarray, true: np.ndarray) -> np.ndarray:
@@ -38,9 +41,14 @@ def rejected(ranks: np.ndarray, k: int, level: float = LEVEL) -> np.ndarray:
 
 def lifted(rng: Rng, m: int, k: int, nats: float | np.ndarray, runs: int = RUNS) -> np.ndarray:
     """(runs, m) ranks of true candidates whose scores are lifted by so many nats."""
-    scores = rng.normal(0, SPREAD, (runs, m, k))
-    scores[:, :, 0] += nats
-    return ranked(rng, scores, np.zeros((runs, m), dtype=int))
+    at_once = max(1, MOST_SCORES // (m * k))
+    ranks = []
+    for start in range(0, runs, at_once):
+        shape = (min(at_once, runs - start), m, k)
+        scores = rng.normal(0, SPREAD, shape)
+        scores[:, :, 0] += nats
+        ranks.append(ranked(rng, scores, np.zeros(shape[:2], dtype=int)))
+    return np.concatenate(ranks)
 
 
 @simulation("twins_level", "at most 1.1%")
@@ -81,7 +89,7 @@ def power(m: int) -> None:
     simulation(f"twins_power_{m:03}", "-", statement)(now)
 
 
-for size in (10, 30, 100):
+for size in (10, 30, 100, 400):
     power(size)
 
 

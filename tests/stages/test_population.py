@@ -158,6 +158,59 @@ def test_an_attack_that_destroys_the_model_is_unproved_with_its_reason(folder, m
     assert "not numbers" in tried.reason
 
 
+def test_the_certain_ends_of_an_attacked_model_are_those_of_its_answer_trees(folder):
+    settings, entry = settings_and_entry()
+    entry = entry.model_copy(update={"rows": 300})
+    trials = population.Trials.of("certain", entry, settings, folder / "data", 1e-9)
+    ends = trials._certain_ends(trials.before_about, trials.source, trials.judged)
+
+    assert set(ends) == {row["id"] for row in trials.judged}
+    assert all(0 <= end.lower <= end.upper <= 1 for end in ends.values())
+    assert min(end.upper for end in ends.values()) < 1
+
+
+def test_certain_ends_decide_an_attack_before_any_answer_is_drawn(folder, monkeypatch):
+    settings, entry = settings_and_entry()
+    trials = population.Trials.of("certain", entry, settings, folder / "data", 1e-9)
+    ends = {row["id"]: population.CertainEnds(0.0, 0.4) for row in trials.judged}
+    monkeypatch.setattr(population.Trials, "_certain_ends", lambda *_: ends)
+    monkeypatch.setattr(population.Trials, "_draws", None)
+    tried = trials.before()
+
+    assert (tried.outcome, tried.answers, tried.certain) == ("fails", 0, tried.questions)
+    assert tried.worst_upper == 0.4
+
+
+def test_a_certain_leak_is_a_success_of_the_attack(folder, monkeypatch):
+    settings, entry = settings_and_entry()
+    trials = population.Trials.of("certain", entry, settings, folder / "data", 1e-9)
+    first, *others = [row["id"] for row in trials.judged]
+    ends = {name: population.CertainEnds(0.0, 0.4) for name in others}
+    ends[first] = population.CertainEnds(0.6, 0.7)
+    monkeypatch.setattr(population.Trials, "_certain_ends", lambda *_: ends)
+    tried = trials.before()
+
+    assert (tried.outcome, tried.leaks, tried.worst_upper) == ("leaks", (first,), 0.7)
+
+
+def test_without_a_success_455_simulated_attacks_prove_at_most_one_percent(folder, monkeypatch):
+    """Every attack of the recipe fails for certain, so that the stopping rule alone says when it is enough."""
+    settings, entry = settings_and_entry()
+    entry = entry.model_copy(update={"goal": 0.01, "tau": 0.05})
+
+    def harmless(kept, number, trials):
+        return population.Tried(number, "noise", {}, number, "fails", 6, 0)
+
+    monkeypatch.setattr(population, "_once", harmless)
+    monkeypatch.chdir(folder)
+    population.run("simulated", entry, settings)
+
+    result = read("simulated")
+    assert (result.ended, len(result.tried), result.count("fails")) == ("below", 455, 455)
+    assert "at most 1%" in result.sentence("m")
+    assert "(0 of 455)" in result.sentence("m")
+
+
 def test_a_scorer_that_can_judge_no_question_is_refused(folder, monkeypatch):
     settings, entry = settings_and_entry()
     monkeypatch.setattr(population, "applies", lambda scorer, row: False)
