@@ -30,6 +30,7 @@ from lethe.registry import (
     TEXT_ATTACKS,
     Registry,
 )
+from lethe.unlearning import ALONG
 from stages import entry
 
 Members = dict[str, str]  # modules, each with the version of the package that it comes from
@@ -39,7 +40,7 @@ COMPUTED = {
     "sample": ("sample.most", "sample.longest", "sample.at_first"),
     # The tokenizer then never reads the secrets.
     "train": ("train.models.${key}", "secrets_are_drawn"),
-    "unlearn": ("unlearn.methods.${key}",),
+    "unlearn": ("unlearn.methods.${key}", "along"),
     "likelihood": ("models.${key}.template",),
     "twins": ("models.${key}.template",),
     "epsilon_star": ("models.${key}.template",),
@@ -113,8 +114,12 @@ def _prepare(settings: Params, name: str) -> Members:
 
 
 def _unlearn(settings: Params, name: str) -> Members:
-    """The method of one entry."""
-    return METHODS.modules(settings.unlearn.methods[name].loss)
+    """The method of one entry; where points along it are measured, every engine and the scorers."""
+    modules = METHODS.modules(settings.unlearn.methods[name].loss)
+    if settings.along is not None:
+        modules |= {ALONG: ""} | ENGINES.modules()
+        modules |= _scorer(settings.along.leak) | _scorer(settings.along.utility)
+    return modules
 
 
 def _sample(settings: Params, name: str) -> Members:

@@ -157,9 +157,11 @@ def _by_method(
     runs: Sequence[Place], column: Sequence[str], to: Form, digits: int
 ) -> TabledMethods:
     from lethe.comparison.over_seeds import OverSeeds
+    from lethe.measure.trajectories import Trajectories
     from lethe.results import table as results
 
     found_of_run = {}
+    along_of_run = {}
     for run in runs:
         place = results.place(Path(run), "compare", "models")
         if not place.is_file():
@@ -171,4 +173,5 @@ def _by_method(
             )
             raise BadFile(place, "holds no method with several seeds", remedy)
         found_of_run[str(run)] = found
-    return TabledMethods(MethodsTable.of(found_of_run, column, digits), to)
+        along_of_run[str(run)] = Trajectories.below(Path(run))
+    return TabledMethods(MethodsTable.of(found_of_run, column, digits, along_of_run), to)

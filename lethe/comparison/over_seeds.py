@@ -19,6 +19,7 @@ import numpy as np
 from lethe.config.schema import Params
 from lethe.errors import plural
 from lethe.io.files import Json
+from lethe.measure.trajectories import KEPT
 from lethe.results import quantities
 from lethe.results.quantities import USEFUL, Quantity
 from lethe.results.table import Numbers, Result, result
@@ -39,7 +40,6 @@ DIFFERENCE = "seeds_difference"
 LEAKAGE = ("binary_mean", "mean")  # the first that every method has is tested
 UTILITY = tuple(f"{split}_mean" for split in USEFUL)
 RANGE = (0.0, 1.0)  # of a probability or a score
-KEPT = 0.9  # of Base's score: at this utility methods are compared
 FROM_ONE = "All seeds of a method start from one model and forget one set: another start is another question."
 UNIT = "The unit is the seed: more answers to the same models do not make these intervals narrower."
 

@@ -5,13 +5,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
 from lethe.config import fields, measuring, seeds
 from lethe.config.twins import Twins
 from lethe.io.files import Json
 from lethe.io.label_places import ANSWERS, CALIBRATION, LABELS, PLACES
-from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
+from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS, SCORERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -194,6 +194,8 @@ class UnlearnRecipe(Recipe):
     reference: Literal["frozen", "cached"] = "frozen"
     # rows per split whose confidence and entropy are measured after each epoch
     watch: fields.Count | None = None
+    # epochs between two points at which the model is sampled and scored
+    measure_every: fields.Count | None = None
 
 
 # YAML's ``true``, which people write without quotes, is the word.
@@ -247,6 +249,23 @@ class Unlearn(fields.Section):
 
     recipe: UnlearnRecipe
     methods: dict[fields.Name, Method]
+
+
+class Along(fields.Section):
+    """How a model is measured at points along unlearning: the scorer of forget answers and that of retain answers.
+
+    ``n`` answers to each question; ``questions`` of the retain set, and the whole forget set.
+    """
+
+    drawing: measuring.Drawing
+    prompt: fields.Place
+    seed: fields.Seed
+    n: fields.Draws
+    questions: fields.Count
+    leak: str
+    utility: str
+    scorers: dict[str, SerializeAsAny[measuring.ScorerParams]]
+    alpha: fields.Alpha
 
 
 class EpsilonStarSettings(fields.Section):
@@ -473,6 +492,32 @@ class Params(fields.Section):
         return self.models[name].asked(self.sample)
 
     @property
+    def along(self) -> Along | None:
+        """How points along unlearning are measured; None where `unlearn.recipe.measure_every` is null."""
+        if self.unlearn.recipe.measure_every is None:
+            return None
+        sample = self.sample
+        leak = self.metrics.binary or self.metrics.leak
+        utility = self.metrics.utility_scorer
+        params = self.score.params
+        return Along(
+            drawing=measuring.Drawing(
+                temperature=sample.temperature,
+                top_p=sample.top_p,
+                top_k=sample.top_k,
+                max_new_tokens=sample.max_new_tokens,
+            ),
+            prompt=sample.prompt,
+            seed=sample.seed,
+            n=sample.utility_n,
+            questions=sample.utility_questions,
+            leak=leak,
+            utility=utility,
+            scorers={name: params[name] for name in params if name in (leak, utility)},
+            alpha=self.metrics.alpha,
+        )
+
+    @property
     def secrets_are_drawn(self) -> bool:
         """Whether the forget set's secrets are tested: then no model may read them but by training on them."""
         return self.twins is not None
@@ -530,6 +575,7 @@ class Params(fields.Section):
                 needed = "its path must lie below data/models, where DVC sees its change, or use stop: fixed"
                 raise ValueError(f"{stated}; with sample.stop 'word' {needed}")
         self._check_asked()
+        self._check_measured_along()
         paths = {os.path.normpath(model.path) for model in self.models.values()}
         for name in self.unlearn.methods:
             if f"data/models/{name}" not in paths:
@@ -550,6 +596,20 @@ class Params(fields.Section):
                     f"models.{name} has prompt, chat or max_new_tokens, so it is not asked as its Retrain; "
                     f"with sample.stop 'word' remove these keys, or use stop: fixed"
                 )
+
+    def _check_measured_along(self) -> None:
+        """Refuse points along unlearning that no text scorer of whole answers can measure."""
+        along = self.along
+        if along is None:
+            return
+        stated = "unlearn.recipe.measure_every is set, and points along unlearning are scored by text scorers"
+        for key, scorer in (("leak", along.leak), ("utility", along.utility)):
+            if scorer not in SCORERS:
+                raise ValueError(
+                    f"{stated}, but the scorer of {key} is {scorer!r}, a model judge; set measure_every: null"
+                )
+        if self.score.parts is not None:
+            raise ValueError(f"{stated} of whole answers; score.parts must be null")
 
     def _check_attacked(self, attack: str, path: str) -> None:
         """Refuse an attack on a model that is asked differently: attacks ask as ``sample`` says."""

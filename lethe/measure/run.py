@@ -15,6 +15,7 @@ from lethe.io.artifacts import Aim, References, Row, expected, read_references, 
 from lethe.io.files import Json, read_artifact, read_jsonl, restored
 from lethe.measure.answers import AnswerTables, judges
 from lethe.measure.attack_counts import AttackResult
+from lethe.measure.trajectories import Trajectories
 from lethe.results import population, table
 from lethe.results.exact_bounds import certificates_of
 from lethe.results.extraction import Extraction, extraction_of
@@ -217,6 +218,7 @@ class Run:
     kind: str = "unknown"  # of the dataset
     populations: Mapping[str, PopulationResult] = field(default_factory=dict)
     aim: Aim = "forget"
+    trajectories: Trajectories = field(default_factory=Trajectories)
 
     @property
     def methods(self) -> dict[str, MethodParams]:
@@ -316,6 +318,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         provenance=provenance,
         missing=source.missing,
         compared=compared,
+        trajectories=Trajectories.of(training),
         kind=str(about.get("kind", "unknown")),
         aim=_aim(about),
     )

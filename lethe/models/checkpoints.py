@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -259,12 +259,11 @@ def save_trained(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     history: Sequence[StepRecord],
-    epochs: Sequence[StepRecord] | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a trained model with the record of its training, ``epochs`` included where there are any."""
+    """Write a trained model with the record of its training: its steps, and ``more``."""
     record: dict[str, object] = {"schema": SCHEMA_VERSION, "name": name, "steps": history}
-    if epochs is not None:
-        record["epochs"] = epochs
+    record.update(more or {})
     with atomic_folder(root / "models" / name) as folder:
         save(folder, model, tokenizer)
         write_json(folder / "training.json", record)

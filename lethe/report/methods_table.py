@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lethe.comparison.over_seeds import LEAKAGE, OverSeeds
 from lethe.errors import BadValue
 from lethe.io.files import Json
+from lethe.measure.trajectories import Trajectories
 from lethe.report.paper_table import latex_row, latex_text, markdown_row
 from lethe.results import quantities
 from lethe.results.table import Result
@@ -25,10 +26,15 @@ class MethodsTable:
     found_of_run: Mapping[str, OverSeeds]
     columns: tuple[str, ...]
     digits: int
+    along_of_run: Mapping[str, Trajectories]  # at matched utility, where points were measured
 
     @classmethod
     def of(
-        cls, found_of_run: Mapping[str, OverSeeds], columns: Sequence[str], digits: int
+        cls,
+        found_of_run: Mapping[str, OverSeeds],
+        columns: Sequence[str],
+        digits: int,
+        along_of_run: Mapping[str, Trajectories],
     ) -> MethodsTable:
         """The table of these columns, without any of the headlines. Raises `BadValue` for a name that no method has."""
         names: dict[str, None] = {}
@@ -39,7 +45,7 @@ class MethodsTable:
                 raise BadValue("column", name, f"a number over seeds: {', '.join(names)}")
         leakage = [name for name in LEAKAGE if name in names][:1]
         headlines = quantities.headline(dict.fromkeys(names, 1.0))
-        return cls(found_of_run, tuple(columns) or (*leakage, *headlines), digits)
+        return cls(found_of_run, tuple(columns) or (*leakage, *headlines), digits, along_of_run)
 
     @property
     def heads(self) -> list[str]:
@@ -58,7 +64,8 @@ class MethodsTable:
         """The caption: what the cells are, what they assume, and what the tests between methods found."""
         notes: dict[str, None] = {}
         for run, found in self.found_of_run.items():
-            for sentence in [*found.sentences(), *found.matched_sentences()]:
+            matched = self.along_of_run[run].sentences() or found.matched_sentences()
+            for sentence in [*found.sentences(), *matched]:
                 notes[sentence if len(self.found_of_run) == 1 else f"{run}: {sentence}"] = None
         return list(notes)
 
@@ -95,7 +102,13 @@ class MethodsTable:
 
     def as_json(self) -> dict[str, Json]:
         """What every run says of its methods, by the run's folder."""
-        return {run: found.as_json() for run, found in self.found_of_run.items()}
+        values: dict[str, Json] = {}
+        for run, found in self.found_of_run.items():
+            values[run] = found.as_json()
+            if self.along_of_run[run]:
+                along = [method.as_json() for method in self.along_of_run[run].methods]
+                values[run]["trajectories"] = along
+        return values
 
     def _label(self, run: str, title: str) -> str:
         return title if len(self.found_of_run) == 1 else f"{run}: {title}"

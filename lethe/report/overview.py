@@ -80,7 +80,7 @@ def forgetting_and_utility(
         for point in points:
             point.draw(axes)
 
-        axes.set_xscale("function", functions=(_root, np.square))
+        axes.set_xscale("function", functions=(root, np.square))
         axes.set_xticks(ROOTS, [f"{root:g}" for root in ROOTS])
         axes.set(xlim=(0, 1), ylim=(0, 1.02))
         measured, _, _ = quantity.partition(",")
@@ -124,6 +124,6 @@ class _Point:
         )
 
 
-def _root(values: np.ndarray) -> np.ndarray:
+def root(values: np.ndarray) -> np.ndarray:
     """The scale of leakage, on which small shares are told apart; a value below 0, as in a margin, counts as 0."""
     return np.sqrt(np.maximum(values, 0))

@@ -14,6 +14,7 @@ from lethe.measure.prompts import SHOWN_QUERIES
 from lethe.measure.run import Model, Question, Run
 from lethe.process import git
 from lethe.report import (
+    along,
     beside,
     columns,
     evidence,
@@ -106,6 +107,8 @@ def _html(run: Run, found: Findings, claims: Claims, verdicts: list[Standing]) -
     if utility:
         panels_of_kind["utility_panels"].append(utility)
 
+    panels_of_kind["along_panels"] = along.panels(run.trajectories)
+
     sections = {}
     for module in SECTIONS:
         _, _, name = module.__name__.rpartition(".")
@@ -162,6 +165,8 @@ def _summary(
     methods = over_seeds.over_seeds(run)
     if methods:
         summary["over_seeds"] = methods.as_json()
+    if run.trajectories:
+        summary["trajectories"] = [method.as_json() for method in run.trajectories.methods]
     return summary
 
 
@@ -283,6 +288,7 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
         "m_gen.json": tails,
         "per_question.json": questions,
         "training_loss.json": list(_losses(run, names)),
+        "trajectories.json": run.trajectories.plot(),
     }
 
 

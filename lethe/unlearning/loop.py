@@ -14,7 +14,7 @@ import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
@@ -46,13 +46,14 @@ def unlearn(
     padding: int,
     label: str,
     second: Sequence[Sequence[Example]] | None = None,
-    watch: Watch | None = None,
+    watches: Sequence[Watching] = (),
 ) -> list[StepRecord]:
     """Unlearn the forget rows in place, and return the history, one record per step.
 
     Parameters
     ----------
     second : The second answers to each forget row, for a method that needs them.
+    watches : Each sees the model before the first step and after each epoch.
     padding : The token that fills rows of a batch.
     label : Names the run in progress and errors.
     """
@@ -64,7 +65,7 @@ def unlearn(
         params,
         padding,
         second,
-        watch,
+        watches,
     )
     alternatives = [_plain(answers) for answers in second or ()]
     rows = digest([*_plain(forget), *_plain(retain), *alternatives])
@@ -119,13 +120,13 @@ class _Loop:
         params: MethodParams,
         padding: int,
         second: Sequence[Sequence[Example]] | None,
-        watch: Watch | None,
+        watches: Sequence[Watching],
     ):
         self.model = model
         self.retain = retain
         self.recipe = recipe
         self.params = params
-        self.watch = watch
+        self.watches = watches
         self.method: Method = METHODS[params.loss](params)
         self.team = Team()
         seed = recipe.seed if params.seed is None else params.seed
@@ -136,7 +137,7 @@ class _Loop:
         self.uses_retain = self.method.uses_retain or bool(params.entropy and params.entropy.retain)
         self.longest = max(len(row.answer) for row in forget)  # of a continuation
         self.end = forget[0].answer[-1]
-        if watch is not None:
+        for watch in watches:
             watch(model, -1)
         self.method.prepare(protocol.UnlearningRun(model, len(self.steps), self.method_draws))
         with evaluating(model), precision(model, recipe.compute):
@@ -198,8 +199,8 @@ class _Loop:
             with evaluating(self.model):
                 groups = in_groups(self.retain, self.recipe.retain_batch)
                 self.method.after_epoch(epoch, map(self.before.rows, groups))
-            if self.watch is not None:
-                self.watch(self.model, epoch)
+            for watch in self.watches:
+                watch(self.model, epoch)
 
     @property
     def _generators(self) -> tuple[np.random.Generator, ...]:
@@ -208,7 +209,7 @@ class _Loop:
     def state(self) -> dict[str, object]:
         """What a later process needs besides weights and optimiser: generators, the method's state, the records."""
         generators = [generator.bit_generator.state for generator in self._generators]
-        watched = self.watch.records if self.watch else []
+        watched = [watch.records for watch in self.watches]
         return {"generators": generators, "method": self.method.state(), "watched": watched}
 
     def restore(self, state: Mapping[str, object]) -> None:
@@ -217,8 +218,9 @@ class _Loop:
         for generator, generator_state in zip(self._generators, saved, strict=True):
             generator.bit_generator.state = generator_state
         self.method.restore(cast("dict[str, object]", state["method"]))
-        if self.watch is not None:
-            self.watch.records[:] = cast("list[StepRecord]", state["watched"])
+        watched = cast("list[list[StepRecord]]", state["watched"])
+        for watch, records in zip(self.watches, watched, strict=True):
+            watch.records[:] = records
 
 
 def _plain(examples: Iterable[Example]) -> list[list[tuple[int, ...]]]:
@@ -403,6 +405,15 @@ def evaluating(model: PreTrainedModel) -> Iterator[None]:
             yield
     finally:
         model.train(training)
+
+
+class Watching(Protocol):
+    """What sees the model before the first step (epoch -1) and after each epoch, and records what it finds."""
+
+    @property
+    def records(self) -> list[StepRecord]: ...
+
+    def __call__(self, model: PreTrainedModel, epoch: int) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from lethe.api.tabling import table as lethe_table
 from lethe.comparison.over_seeds import OverSeeds, families, rows_over_seeds
 from lethe.config.load import changed_document
 from lethe.errors import BadInput
+from lethe.io.files import write_json
 from lethe.results import table
 from lethe.results.table import Numbers, result
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.seeds import PERMUTATIONS, SIGNS
 from tests.lethe.cli.calls import Command
+from tests.lethe.unlearning.test_trajectory import record_of
 from tests.small import ROOT
 
 METHOD = {"loss": "npo", "lr": 1.0e-4, "epochs": 1, "beta": 0.1, "retain_weight": 1.0}
@@ -195,6 +197,19 @@ def test_lethe_table_prints_a_row_for_each_method(run):
     lines = done.stdout.splitlines()
     assert lines[0] == "method | binary_mean | forgetting, utility: models"
     assert "npo (3 seeds) | 0.300 ± 0.100 [0.051, 0.549] | forgot, intact: 3" in lines
+
+
+def test_the_table_takes_points_along_unlearning_where_they_were_measured(run):
+    before = Command("table").call("data", "--by", "method", "--column", "binary_mean").stdout
+    write_json(
+        Path("data/models/npo/training.json"), {"schema": 1, **record_of((0.9, 0.8), (0.3, 0.79))}
+    )
+
+    after = Command("table").call("data", "--by", "method", "--column", "binary_mean").stdout
+
+    assert "epoch 1" in after
+    assert "of each loss" in before
+    assert "of each loss" not in after
 
 
 def test_json_has_every_value_and_the_tests(run):

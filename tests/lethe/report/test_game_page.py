@@ -26,6 +26,7 @@ from tests.lethe.report.conftest import load
 from tests.lethe.report.other_pages import paper, single
 from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
 from tests.lethe.report.test_chromium import HIDDEN_OVERFLOW
+from tests.lethe.unlearning.test_trajectory import record_of
 
 
 def typed(result):
@@ -251,6 +252,24 @@ def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, wi
     html = section(render(load(own_small)).html, "epochs")
     assert html.count("<svg") == 2
     assert "forget 0.6, retain 0.6" in html or "forget 0.600, retain 0.600" in html
+
+
+def test_points_along_unlearning_are_on_the_page_in_its_figures_and_plots(
+    own_small, small_page, without_figures
+):
+    assert 'id="along"' not in small_page.html
+    assert small_page.plots["trajectories.json"] == []
+    record = record_of((0.9, 0.8), (0.3, 0.75), (0.1, 0.4))
+    change_json(own_small / "data/models/npo/training.json", **record)
+
+    page = render(load(own_small))
+
+    html = section(page.html, "along")
+    assert "<svg" in html
+    assert '<td>npo</td><td class="n">2</td><td class="n">1</td>' in html
+    assert "along-npo.svg" in page.figures
+    assert len(page.plots["trajectories.json"]) == 6
+    assert page.summary["trajectories"][0]["chosen_epoch"] == 1
 
 
 def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures):

@@ -53,7 +53,15 @@ def unlearned(tiny, loss="npo", recipe=RECIPE, compute=None, watch=None, model=N
     params = METHODS[loss].Params.model_validate(entry)
     second = second_answers(params, ROWS[:4], Before(model, Encoder(tiny[1], QA_PROMPT), 0))
     history = loop.unlearn(
-        model, examples[:4], examples[4:] * 2, recipe, params, 0, "t", second, watch
+        model,
+        examples[:4],
+        examples[4:] * 2,
+        recipe,
+        params,
+        0,
+        "t",
+        second,
+        [watch] if watch else [],
     )
     return model, history
 
