@@ -348,9 +348,9 @@ def tries_of_words(
 ) -> dict[str, Declared]:
     """Which try of the word on each model under test this run is; empty where the words are not this run's.
 
-    The same weights, tokenizer, drawing law, forget questions and scorer are one test. Another seed of the answers, and another
-    Retrain beside them, is another try; more answers of a seed are the same one, since the word holds at any time. A try
-    counts whether or not a gate asked for it: whoever read the word has tried it.
+    The same weights, tokenizer, drawing law, forget questions and scorer are one test. Another seed of the answers, and
+    another Retrain beside them, is another try; more answers of a seed are the same one, since the word holds at any time. A
+    try counts whether or not a gate asked for it: whoever read the word has tried it.
     """
     path = table.place(root / DATA, "compare", "models")
     if not (path.is_file() and _up_to_date(stages, "compare")):
