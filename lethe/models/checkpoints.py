@@ -42,6 +42,7 @@ CONFIG, WEIGHTS, PROVENANCE = "adapter_config.json", "adapter_model.safetensors"
 MOST_PACKED = 16  # weights that a quantised format packs into a stored number: four bits in 64
 MOST_ADAPTERS = 8  # upon one another: each is merged into a copy of the whole model
 MOST_SHARED_LAYERS = 200  # layers of a model whose layers share their tensors
+NAMES_WEIGHTS = "transformers_weights"  # a key of config.json
 PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
 NO_ADAPTER = "is not an adapter that peft can merge into its base model"
 # The matrices with a row per token, as architectures name them; an adapter that added tokens holds them whole.
@@ -85,7 +86,10 @@ TRUSTED = {"trust_remote_code": False}
 
 
 def check(folder: str | os.PathLike) -> Path:
-    """Return ``folder`` as a path; raises `BadFile` unless it is a model folder, or an adapter's, with safetensors."""
+    """Return ``folder`` as a path; raises `BadFile` unless it is a model folder, or an adapter's, with safetensors.
+
+    Nothing outside the folder, or below it, may take part in the answers: `content` would not see it.
+    """
     folder = Path(folder)
     if is_adapter(folder):
         check(base_of(folder))
@@ -101,7 +105,28 @@ def check(folder: str | os.PathLike) -> Path:
             "holds no .safetensors file",
             "Save the weights as safetensors, the only format that is loaded.",
         )
+    if (folder / CONFIG).is_file():
+        problem = f"holds a whole model and {CONFIG}, an adapter that transformers would add to it"
+        raise BadFile(
+            folder, problem, f"Keep the model and its adapter in two folders, or delete {CONFIG}."
+        )
+    _check_names_of_weights(folder)
     return folder
+
+
+def _check_names_of_weights(folder: Path) -> None:
+    """Refuse settings that name a file of weights elsewhere than among the files of the folder."""
+    named = [(folder / "config.json", read_settings(folder / "config.json").get(NAMES_WEIGHTS))]
+    for index in sorted(folder.glob("*.index.json")):
+        files = read_settings(index).get("weight_map")
+        if isinstance(files, dict):
+            named += [(index, file) for file in dict.fromkeys(map(str, files.values()))]
+    for place, file in named:
+        if file is not None and Path(str(file)).name != file:
+            problem = f"names the file of weights {shortened(file)}, which is not in the model's folder itself"
+            raise BadFile(
+                place, problem, "Put all files of the weights into the folder, and name them there."
+            )
 
 
 def load(
@@ -310,8 +335,12 @@ def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTr
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds an adapter in place of a whole model."""
-    return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
+    """Whether a folder holds an adapter in place of a whole model; some trainers write the base's config.json beside it."""
+    if not (folder / CONFIG).is_file():
+        return False
+    if not (folder / "config.json").is_file():
+        return True
+    return {file.name for file in folder.glob("*.safetensors")} == {WEIGHTS}
 
 
 def adapted(model: PreTrainedModel, lora: Lora | None, seed: int) -> PreTrainedModel:

@@ -1,17 +1,19 @@
 """The digest of what answers: every file that is read of a model folder, and of an adapter's base."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from lethe.api.certificates import CertificateSettings, facts
 from lethe.config.measuring import Endpoint
 from lethe.config.schema import Compute
-from lethe.errors import ParamsClash
+from lethe.errors import BadFile, ParamsClash
 from lethe.models import checkpoints
 from lethe.sampling.engine import AnswerStore, Options
 from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
@@ -79,6 +81,46 @@ def test_an_edit_of_any_file_that_is_read_makes_another_model(models, file):
 
     assert checkpoints.content(adapter) != before
     assert facts(adapter, ROWS, CertificateSettings(prompt="qa")) != claimed
+
+
+def test_an_adapter_beside_the_config_of_its_base_stands_on_the_base_that_it_names(models):
+    shutil.copy("base/config.json", "adapter/config.json")
+    before = checkpoints.content(Path("adapter"))
+    answering, _ = checkpoints.load(Path("adapter"))
+
+    edit(models / "base/generation_config.json")
+
+    assert checkpoints.content(Path("adapter")) != before
+    assert "lora" not in " ".join(answering.state_dict())  # merged, as any adapter
+
+
+def test_a_whole_model_with_an_adapter_beside_its_weights_is_refused(models):
+    for name in ADAPTER:
+        shutil.copy(f"adapter/{name}", f"base/{name}")
+
+    for call in (checkpoints.check, checkpoints.load):
+        with pytest.raises(BadFile, match="a whole model and adapter_config"):
+            call(Path("base"))
+
+
+@pytest.mark.parametrize("file", ["below/shard.safetensors", "../shard.safetensors"])
+@pytest.mark.parametrize("settings", ["model.safetensors.index.json", "config.json"])
+def test_weights_outside_the_folder_itself_are_refused_by_their_name(models, file, settings):
+    weights = models / "base/model.safetensors"
+    (models / "base" / file).parent.mkdir(exist_ok=True)
+    shutil.copy(weights, models / "base" / file)
+    if settings == "config.json":
+        change(models / "base/config.json", "transformers_weights", file)
+    else:
+        weights.rename(models / "base/another.safetensors")
+        index = {
+            "metadata": {},
+            "weight_map": dict.fromkeys(load_file(models / "base" / file), file),
+        }
+        (models / "base" / settings).write_text(json.dumps(index))
+
+    with pytest.raises(BadFile, match=re.escape(file)):
+        checkpoints.load(Path("base"))
 
 
 def test_a_server_a_format_and_a_language_of_prompts_make_another_answerer_and_no_path_does(
