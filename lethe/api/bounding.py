@@ -25,7 +25,7 @@ from lethe.measure import prompts as bounded
 from lethe.measure import scores as scored
 from lethe.measure.scores import Missing, Scores
 from lethe.measure.stated import LEAKS, Stated
-from lethe.results import licence
+from lethe.results import licence, quantities
 from lethe.results.gate import GatedQuestion
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.results.views import ALONE
@@ -392,6 +392,7 @@ class Bounds(Measurement):
             columns = PLAIN
         elif self.metric == STOPPED:
             columns = AT_THE_STOP
+        columns = columns | _headlines()
         shown = list(self.questions.items())[:SHOWN]
         rows = []
         for item, numbers in shown:
@@ -416,6 +417,15 @@ class Bounds(Measurement):
             rule = "each counts against each bound"
         scores = plural(absent, "missing score")
         return [f"{scores}: {rule}; plain statistics are over the judged ones."]
+
+
+def _headlines() -> dict[str, str]:
+    """Further columns of the table: the numbers of a question that the vocabulary names as headlines."""
+    columns: dict[str, str] = {}
+    for kind in quantities.QUESTION:
+        if kind.headlines:
+            columns |= {name: name for name in kind.names if name}
+    return columns
 
 
 def _largest(ends: Mapping[str, Bound]) -> str:

@@ -18,8 +18,8 @@ from lethe.statistics.answer_tree import Masses
 Document = dict[str, Json]
 INTERVAL = ("lower", "upper")
 ENDS = ("estimate", *INTERVAL)
-# Numbers of an entry of `bounds`, in the order of its keys.
-NUMBERS = (
+# The numbers with which an entry of `bounds` begins, null where a prompt lacks them; its further numbers follow.
+FIRST = (
     "n",
     "mean",
     "sd",
@@ -31,6 +31,17 @@ NUMBERS = (
     "m_mu",
     "m_mu_lower",
     "m_sigma",
+)
+# Quantities of a prompt whose numbers stand in a part of its entry or of the document, or are its mean and counts.
+IN_PARTS = (
+    "leak",
+    "leaks",
+    "unjudged",
+    "score_betting",
+    "sd_betting",
+    "exceedance_method",
+    "leak_together",
+    "certified_together",
 )
 STOPPED = ("anytime_upper", "anytime_lower", "anytime_sd_upper")
 TIGHTER = ("mean_upper", "mean_lower", "sd_upper")
@@ -159,10 +170,8 @@ def _entry(prompt: str, numbers: Numbers, record: Document) -> Document:
     bands = _bands(numbers.series("leak_at_k", "anytime" if is_at_stop else "sampled"))
 
     entry: Document = {"prompt_id": prompt}
-    for name in NUMBERS:
+    for name in FIRST:
         entry[name] = values.get(name)
-    if record.get("missing") is None and not is_at_stop:
-        del entry["missing"]
     entry["leak_at_k"] = bands or None
     entry["m_gen"] = None
     entry["tighter"] = None
@@ -170,6 +179,10 @@ def _entry(prompt: str, numbers: Numbers, record: Document) -> Document:
     if is_at_stop:
         for name in STOPPED:
             entry[name] = None if is_refused else values[name]
+    for name, value in _further(numbers).items():
+        entry.setdefault(name, value)
+    if record.get("missing") is None and not is_at_stop:
+        del entry["missing"]
     if is_refused:
         return entry
     if is_at_stop:
@@ -178,6 +191,15 @@ def _entry(prompt: str, numbers: Numbers, record: Document) -> Document:
     entry["m_gen"] = _exceedances(numbers)
     entry["tighter"] = _tighter(numbers)
     return entry
+
+
+def _further(numbers: Numbers) -> Document:
+    """Every further single number of a prompt by its name, without those of a series."""
+    further: Document = {}
+    for row in numbers.single:
+        if row.at is None and row.quantity not in IN_PARTS and row.basis in ("sampled", "anytime"):
+            further |= {name: value for name, value, _ in row.named() if name}
+    return further
 
 
 def _exceedances(numbers: Numbers) -> list[Document]:

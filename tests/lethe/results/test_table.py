@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe import config
+from lethe import bounds, config
 from lethe.errors import BadFile, BadValue
 from lethe.io.artifacts import GREEDY
 from lethe.io.files import write_json
@@ -350,7 +350,15 @@ WHAT = ("{scorer}", "blank", "answers without a word")
 OF_MODEL = Quantity(
     "blank", "sampled", "model", (NAME, "", BOUND), *WHAT, "probability", headlines=("leaks",)
 )
-EACH = Quantity("blank", "sampled", "question", ("blank_here", "", ""), *WHAT, "count")
+EACH = Quantity(
+    "blank",
+    "sampled",
+    "question",
+    ("blank_here", "", ""),
+    *WHAT,
+    "count",
+    headlines=("tracked",),
+)
 GUARANTEE = ("upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "Clopper-Pearson", 16)
 
 
@@ -425,3 +433,14 @@ def test_in_mlflow(written):
     assert rows.loc[BOUND, "alpha"] == 0.01
     assert entry.metrics[BOUND] == 0.25
     assert "blank_here" in tables.questions(entry, written)
+
+
+def test_in_the_bounds_of_a_file(written):
+    """In an entry of the JSON document, and as a column of the table of the prompts."""
+    measured = bounds(pd.DataFrame({"prompt_id": ["a"] * 16, "score": [0, 1] * 8}))
+    counted = table.result("scores", "question", "blank", "sampled", 3, item="a", split="forget")
+    with_blank = dataclasses.replace(measured, results=(*measured.results, counted))
+    entry = with_blank.as_json()["per_prompt"][0]
+    assert entry["blank_here"] == 3
+    view = with_blank.views()[0]
+    assert dict(zip(view.columns, view.rows[0], strict=True))["blank_here"] == 3
