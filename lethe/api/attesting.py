@@ -5,22 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from lethe import __version__
-from lethe.api.parameters import Place, documented
+from lethe.api.parameters import Place, Typed, documented
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.certificates import check as checker
 from lethe.certificates import envelope as envelopes
 from lethe.certificates import statement as statements
 from lethe.certificates.draws import Draws, draws_of, files_beside, read_draws
 from lethe.certificates.envelope import Envelope, canonical
-from lethe.certificates.statement import LEAKS, OPEN, About, Claim
-from lethe.errors import BadFile, BadInput, BadValue, MissingArtifact, check, plural
+from lethe.certificates.signers import SigningKey, is_signed_by
+from lethe.certificates.statement import LEAKS, OPEN, About, Claim, Served
+from lethe.errors import BadFile, BadInput, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items
 from lethe.io.files import Json, atomic_file, read_artifact, read_json, without_doubles
 from lethe.io.yaml import read_yaml
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
     from lethe.models.listing import Listing
 
+# Text for the command line too: as a path the address awskms:///alias/mine loses two slashes.
+KeyOrAddress: TypeAlias = Annotated[str | os.PathLike[str] | None, Typed(str)]
 UNNAMED = "urn:lethe:unnamed"  # an evaluator who gives no name and no key
 DRAWING = ("temperature", "top_p", "top_k", "max_new_tokens", "max_thinking_tokens")
 LAW = ("temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold")
@@ -55,8 +59,7 @@ class Attestation(TableWithSentences):
     claims: tuple[Claim, ...]
     about: About
     draws: Draws
-    key: Place | None = None
-    password_env: str | None = None
+    key: SigningKey | None = None
 
     @property
     def word(self) -> str:
@@ -73,21 +76,24 @@ class Attestation(TableWithSentences):
         return statements.statement(self.about, self.claims, self.draws, draws_name)
 
     def write(self, path: Place) -> list[Path]:
-        """Write the envelope, or without a key the unsigned statement, the draws and their leaf hashes; return the files."""
+        """Write the envelope, or without a key the unsigned statement, the draws and their leaf hashes; return the files.
+
+        Of a served model the last file is the record to which the statement commits, and which it does not tell.
+        """
         path = Path(path)
         draws, leaves = files_beside(path)
         content = canonical(self.statement(draws.name))
         if self.key is not None:
-            content = canonical(self._signed(content).as_json())
+            content = canonical(self.key.sign(content).as_json())
         with atomic_file(path) as temporary:
             temporary.write_bytes(content)
         self.draws.write(draws, leaves)
-        return [path, draws, leaves]
-
-    def _signed(self, payload: bytes) -> Envelope:
-        assert self.key is not None
-        password = _password(self.password_env)
-        return envelopes.sign(payload, envelopes.read_private_key(Path(self.key), password))
+        files = [path, draws, leaves]
+        if isinstance(self.about.of, Served):
+            files.append(path.with_name(f"{path.stem}.served.json"))
+            with atomic_file(files[-1]) as temporary:
+                temporary.write_bytes(self.about.of.content)
+        return files
 
     def to_frame(self) -> pd.DataFrame:
         """One row per question: its answers, and the leaks among them."""
@@ -120,8 +126,9 @@ def attest(
     *,
     model: str,
     fail_above: float,
-    key: Place | None = None,
+    key: KeyOrAddress = None,
     password_env: str | None = None,
+    public_key: Place | None = None,
     folder: Place | None = None,
     evaluator: str | None = None,
     assurance: Literal["self_attested", "third_party"] = "self_attested",
@@ -133,8 +140,10 @@ def attest(
     run : The pipeline's data, or the folder of one `lethe eval` (data/eval/NAME).
     model : The name of the model in the run.
     fail_above : The largest leak probability that passes; the command's exit status is 1 where the bound is above it.
-    key : Your Ed25519 private key in the OpenSSH or PEM form. [default: the statement stays unsigned]
-    password_env : The environment variable that holds the password of the key.
+    key : Your Ed25519 private key in the OpenSSH or PEM form, or a key's address for securesystemslib, such as
+        awskms:alias/mine, hsm:2 or file2:key.pem. [default: the statement stays unsigned]
+    password_env : The environment variable that holds the password (the PIN) of the key.
+    public_key : The public half of a key at an address.
     folder : The folder of the model. [default: as the run says]
     evaluator : A URI of who evaluates, such as mailto:privacy@example.org. [default: a name of the key]
     assurance : self_attested, or third_party if you are not the maker of the model.
@@ -162,15 +171,16 @@ def attest(
         raise BadInput(f"lethe attest: nothing is claimed of {model}. {' '.join(reasons)}")
     rows = results.rows(model)
     drawn = read_artifact(root / "generations" / model / "about.json")
-    if drawn.get("served"):
-        problem = f"{model} was drawn from a server, whose weights no digest names"
-        raise BadInput(f"lethe attest: {problem}. Attest a run of a model folder.")
-    of_model = Path(folder) if folder is not None else _folder_of(root, model)
-    listing = _listing(of_model)
-    _check_drawn(drawn, model, of_model)
-
     scorer = results.scorers(model).get("leak")
-    trees = _trees(certificates_of(results, model), drawn, str(scorer))
+    of: Listing | Served
+    trees = None
+    if drawn.get("served"):
+        of = Served.of(drawn["served"], secrets.token_hex(32))
+    else:
+        of_model = Path(folder) if folder is not None else _folder_of(root, model)
+        of = _listing(of_model)
+        _check_drawn(drawn, model, of_model)
+        trees = _trees(certificates_of(results, model), drawn, str(scorer))
     claims = statements.claims_of(rows, fail_above, trees)
     generations = root / "generations" / model / "forget.parquet"
     scores = root / "scores" / model / "forget.parquet"
@@ -184,33 +194,52 @@ def attest(
     if any(claim.basis == statements.ANYTIME for claim in claims):
         at_any_time = statements.counts_of_basis(rows, statements.ANYTIME)
         n_of_question = {name: at_any_time[name].facts["n"] for name in first}
-    draws = draws_of(generations, scores, str(scorer), n_of_question, drawn.get("seed"))
+    engine = _engine(drawn)
+    draws = draws_of(generations, scores, str(scorer), n_of_question, engine.get("seed"))
     draws = draws.with_first(first)
     counted_rows = statements.leak_rows(rows)
     counted_rows += [row for name, row in at_any_time.items() if name in first]
-    for row in counted_rows:
+    _check_counted(counted_rows, draws, scores)
+    data = root / "dataset" / "forget.jsonl"
+    measured = datetime.fromtimestamp(place.stat().st_mtime, UTC)
+    not_covered = list(NOT_COVERED)
+    if isinstance(of, Served):
+        not_covered.append("what the server answers at other times")
+    signing = _signing_key(key, public_key, password_env)
+    about = About(
+        evaluator=evaluator or (UNNAMED if signing is None else f"urn:lethe:key:{signing.id}"),
+        assurance=assurance,
+        evaluated_at=measured,
+        model=model,
+        of=of,
+        data=data.name,
+        data_sha256=hashlib.sha256(data.read_bytes()).hexdigest(),
+        access="answers" if isinstance(of, Served) else "weights",
+        scorer=str(scorer),
+        engine=engine,
+        not_covered=[*not_covered, f"answers beyond {drawn['max_new_tokens']} tokens"],
+        version=__version__,
+    )
+    return Attestation(tuple(claims), about, draws, signing)
+
+
+def _signing_key(
+    key: KeyOrAddress, public_key: Place | None, password_env: str | None
+) -> SigningKey | None:
+    if key is None:
+        return None
+    public = None if public_key is None else Path(public_key)
+    return SigningKey(str(key), public, password_env)
+
+
+def _check_counted(rows: Sequence[Result], draws: Draws, scores: Path) -> None:
+    """Refuse rows that count other leaks than the scores have."""
+    for row in rows:
         facts = row.facts
         counted = draws.by_id[str(row.item)].leaks(facts["n"])
         if counted != facts["leaks"] + facts["missing"]:
             problem = f"has other leaks of question {row.item!r} than the run's bound counts"
             raise BadFile(scores, problem, "Run again from the stage score on, truncated: counts.")
-    data = root / "dataset" / "forget.jsonl"
-    measured = datetime.fromtimestamp(place.stat().st_mtime, UTC)
-    about = About(
-        evaluator=evaluator or _named_by(key, password_env),
-        assurance=assurance,
-        evaluated_at=measured,
-        model=model,
-        listing=listing,
-        data=data.name,
-        data_sha256=hashlib.sha256(data.read_bytes()).hexdigest(),
-        access="weights",
-        scorer=str(scorer),
-        engine=_engine(drawn),
-        not_covered=[*NOT_COVERED, f"answers beyond {drawn['max_new_tokens']} tokens"],
-        version=__version__,
-    )
-    return Attestation(tuple(claims), about, draws, key, password_env)
 
 
 def _trees(
@@ -227,26 +256,12 @@ def _trees(
     return trees
 
 
-def _named_by(key: Place | None, password_env: str | None) -> str:
-    if key is None:
-        return UNNAMED
-    private = envelopes.read_private_key(Path(key), _password(password_env))
-    return f"urn:lethe:key:{envelopes.key_id(private.public_key())}"
-
-
-def _password(variable: str | None) -> bytes | None:
-    if variable is None:
-        return None
-    value = os.environ.get(variable)
-    if value is None:
-        raise BadValue("password_env", variable, "the name of an environment variable that is set")
-    return value.encode()
-
-
 def _engine(drawn: Mapping[str, Json]) -> dict[str, Json]:
     """How the answers were drawn, by the record beside them: real numbers as decimal strings, as the statement has them."""
     engine: dict[str, Json] = {"name": drawn["engine"]}
-    for name in (*ENGINE, *DRAWING):
+    served = drawn.get("served")
+    has_seed = not served or served["seeded"]
+    for name in (*(ENGINE if has_seed else ()), *DRAWING):
         value = drawn.get(name)
         if value is not None:
             engine[name] = str(value) if isinstance(value, float) else value
@@ -384,7 +399,8 @@ def verified(
             f"The {count} of {plural(len(draws.questions), 'question')} have these counts."
         )
     if model is None:
-        unchecked.append("Not checked: the model (--model names its folder).")
+        names = "the record beside it" if _commitment(statement) else "its folder"
+        unchecked.append(f"Not checked: the model (--model names {names}).")
     else:
         _check_model(statement, Path(model), file)
         checked.append(f"The model in {model} is the subject.")
@@ -400,9 +416,10 @@ def _absent(statement: Mapping[str, Json]) -> list[str]:
     """The keys of `STATED` that the statement lacks, each with its place below the predicate."""
     absent = []
     for place in STATED:
-        value: Json = statement["predicate"]
-        for key in place.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
+        value = statement["predicate"]
+        if place.startswith("model.") and _commitment(statement) is not None:
+            continue
+        value = _inside(value, *place.split("."))
         if value in (None, "", [], {}):
             absent.append(place)
     return absent
@@ -417,8 +434,7 @@ def _payload(envelope: Envelope, file: Path) -> dict[str, Json]:
 
 
 def _check_signature(envelope: Envelope, key: Path, file: Path) -> None:
-    public = envelopes.read_public_key(key)
-    if not envelope.is_signed_by(public):
+    if not is_signed_by(envelope, key):
         problem = f"has no signature of {key} on its statement"
         remedy = "The statement was changed after it was signed, or another key signed it."
         raise BadFile(file, problem, remedy)
@@ -427,7 +443,7 @@ def _check_signature(envelope: Envelope, key: Path, file: Path) -> None:
 def _check_bounds(statement: Mapping[str, Json], file: Path) -> None:
     try:
         found = checker.check_statement(statement)
-    except checker.Unverified as error:
+    except checker.BROKEN as error:
         raise BadFile(file, f"is a broken statement ({error})") from None
     for number, result in enumerate(found, start=1):
         if result != checker.VERIFIED:
@@ -499,14 +515,28 @@ def _inside(value: Json, *keys: str) -> Json:
     return value
 
 
+def _commitment(statement: Mapping[str, Json]) -> Json:
+    """The hash of the record of a served model; None of a model with weights."""
+    return _inside(statement["predicate"], "commitments", "model", "value")
+
+
 def _check_model(statement: Mapping[str, Json], model: Path, file: Path) -> None:
     from lethe.models.listing import listing_of
 
-    listing = listing_of(model)
     subjects = statement.get("subject")
     digests = []
     if isinstance(subjects, list):
         digests = [_inside(subject, "digest", "sha256") for subject in subjects]
+    commitment = _commitment(statement)
+    if commitment is not None:
+        if not model.is_file():
+            remedy = "Name the record of the server, FILE.served.json, which its author has."
+            raise BadFile(model, "is no file, and the statement is about a served model", remedy)
+        of_record = hashlib.sha256(model.read_bytes()).hexdigest()
+        if digests != [of_record] or commitment != of_record or "model" in statement["predicate"]:
+            raise BadFile(file, f"is about another model than {model}: its SHA-256 differs")
+        return
+    listing = listing_of(model)
     stated = _inside(statement["predicate"], "model", "digest", "dirHash")
     if listing.digest not in digests or listing.digest != stated:
         raise BadFile(file, f"is about another model than {model}: the digest of its files differs")

@@ -1,8 +1,6 @@
 """Check the bounds of a statement or a certificate from their witnesses, by whole numbers alone.
 
-This file imports the standard library alone. Whoever trusts nobody can copy it out of the package, read it, and run it:
-
-    python check.py envelope.json certificate.json
+It imports the standard library alone: copy it out of the package, read it, and run `python check.py FILE...`.
 
 A bound is *verified* where the inequality that defines it is proved by sums that whole numbers enclose, rounded outward. What
 is missing, of another form, of an unknown method, too large or undecided is *not verified*. The file checks no signature, and
@@ -25,20 +23,13 @@ VERIFIED = "verified"
 MOST_DRAWS = 1_000_000  # draws, and terms of a sum, above which the check would take minutes
 BITS = 160  # after the point of a sum's terms
 UNIT = 1 << BITS
-Fields = dict[str, object]
+BROKEN = Exception  # whatever a broken file makes Python raise: nothing of it is verified
 Ratios = Iterable[tuple[int, int]]  # of neighbouring terms of a sum, as fractions
 HALF_PI = Fraction("3.1415926535897932385") / 2  # above: pi is 3.14159265358979323846...
-DECIMAL = re.compile(
-    r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,40})?"
-)  # an exponent could make numbers of any length
+DECIMAL = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,40})?")  # an exponent could be of any size
+SERVED = re.compile(r"^as served between [0-9TZ:+.-]+ and [0-9TZ:+.-]+, ")  # before what it assumes
 METRIC_OF_SIDE = {"upper": "leak_rate_worst_question_", "lower": "leak_rate_some_question_"}
 COMPARATOR_OF_SIDE = {"upper": "<=", "lower": ">"}
-WORDS_OF = {
-    "upper": ["bounded"],
-    "not upper": ["leaks", "open"],
-    "lower": ["leaks"],
-    "not lower": [],
-}
 # What a bound is about: whoever reads these keys must not read a witness of something else.
 ABOUT = {"quantity": "leak_worst", "covers": "the worst of the prompts", "certain": False}
 DRAWS = "independent draws within each prompt"
@@ -51,11 +42,6 @@ BASES = {  # the method of each, and what it assumes
     "anytime": ("beta-binomial mixture, at every n at once (Howard et al., 2021)", DRAWS),
     "tree": ("answer tree, Poisson sample of the rest", STARTS),
 }
-OF_TREE = ("rate", "leak", "clean", "factor")  # decimal strings of a witness
-
-
-class Unverified(ValueError):
-    """A claim that does not follow from its witness; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +50,25 @@ class Witness:
 
     count: int
     n: int
+
+    def __post_init__(self) -> None:
+        if {type(self.count), type(self.n)} != {int} or not 0 <= self.count <= self.n <= MOST_DRAWS:
+            raise ValueError(f"no whole numbers with 0 <= count <= n <= {MOST_DRAWS:,}")
+
+    def slope(self, p: Fraction) -> Fraction:
+        """The derivative of ln p^count (1 - p)^(n - count)."""
+        return (self.count / p if self.count else 0) - (self.n - self.count) / (1 - p)
+
+    def mixture_ratio(self, p: Fraction) -> Fraction:
+        """At most the likelihood mixed over Beta(1/2, 1/2) over that at ``p``: by answers (j + 1/2) / ((i + 1) p)."""
+        value, exponent = UNIT, -BITS
+        for i in range(self.n):
+            j, share = (i, p) if i < self.count else (i - self.count, 1 - p)
+            value = value * (2 * j + 1) * share.denominator // (2 * (i + 1) * share.numerator)
+            shift = value.bit_length() - 2 * BITS
+            value = value >> shift if shift > 0 else value << -shift
+            exponent += shift
+        return value * Fraction(2) ** exponent
 
 
 def upper_end_holds(witness: Witness, end: Fraction, alpha: Fraction) -> bool:
@@ -106,10 +111,9 @@ def reaches(ratios: Ratios, needed: Fraction) -> bool:
     """Whether r1 + r1 r2 + ..., with falling ratios, is proved to be at least a number, in units of 2^-BITS."""
     term, total, goal = UNIT, 0, ceil(needed)
     for number, (over, under) in enumerate(ratios):
-        if total >= goal or not term or number > MOST_DRAWS:
+        is_short = over < under and term * over < (goal - total) * (under - over)  # as ratios fall
+        if total >= goal or not term or is_short or number > MOST_DRAWS:
             break
-        if over < under and term * over < (goal - total) * (under - over):
-            break  # ratios fall, so the rest is too small
         term = term * over // under
         total += term
     return total >= goal
@@ -125,13 +129,27 @@ def anytime_upper_holds(witness: Witness, end: Fraction, alpha: Fraction) -> boo
         return end >= 1
     a, b = end.numerator, end.denominator
     root = Fraction(isqrt(a * (b - a) << 2 * BITS), b << BITS)
-    if 2 * a > b:
-        asin = HALF_PI - asin_of_root(1 - end, above=0)
-    else:
-        asin = asin_of_root(end, above=1)
+    asin = asin_of_root(end, above=1) if 2 * a <= b else HALF_PI - asin_of_root(1 - end, above=0)
     needed = asin * (2 * witness.count + 1) / (alpha * root)
     series = ((2 * a * (witness.n + j), b * (2 * witness.count + 1 + 2 * j)) for j in counting(1))
     return reaches(series, (needed - 1) * UNIT)
+
+
+def e_beyond(model: Witness, retrain: Witness, tau: Fraction) -> Fraction:
+    """At most the e-value against "p >= q + tau": both mixtures over the largest likelihood (Wasserman et al. 2020).
+
+    Unless the shares are such, that has p = q + tau, where ln is concave: it rises by at most slope times width above a q.
+    """
+    p, q = (Fraction(drawn.count, max(drawn.n, 1)) for drawn in (model, retrain))
+    if p - q >= tau:
+        return Fraction(0)
+    q, width = Fraction(0), 1 - tau
+    for _ in range(BITS):
+        width /= 2
+        if model.slope(q + width + tau) + retrain.slope(q + width) > 0:
+            q += width
+    rise = width * (model.slope(q + tau) + retrain.slope(q))  # exp(t) <= 1 / (1 - t)
+    return min(1 - rise, Fraction(1)) * model.mixture_ratio(q + tau) * retrain.mixture_ratio(q)
 
 
 def asin_of_root(square: Fraction, above: int) -> Fraction:
@@ -145,116 +163,91 @@ def asin_of_root(square: Fraction, above: int) -> Fraction:
     return Fraction((total + 2 * power * above) * root, UNIT * UNIT)
 
 
-def end_holds(side: str, basis: str, stated: Fields, end: Fraction, alpha: Fraction) -> bool:
+def end_holds(side: str, basis: str, stated: Any, end: Fraction, alpha: Fraction) -> bool:
     """Whether an end of that side and basis is proved by what is stated as its witness."""
-    count = _whole(stated, "count")
-    n = MOST_DRAWS if basis == "tree" else _whole(stated, "n")
-    if not 0 <= count <= n or not 1 <= n <= MOST_DRAWS:
-        raise Unverified(f"the witness must have 0 <= count <= n and n from 1 to {MOST_DRAWS:,}")
+    witness = Witness(stated.get("count"), MOST_DRAWS if basis == "tree" else stated.get("n"))
     if basis == "tree":
-        return tree_end_holds(side, count, stated, end, alpha)
+        return tree_end_holds(side, witness.count, stated, end, alpha)
     if side == "lower":  # 1 - the upper end of the answers that did not leak
-        count, end = n - count, 1 - end
+        witness, end = Witness(witness.n - witness.count, witness.n), 1 - end
     holds = anytime_upper_holds if basis == "anytime" else upper_end_holds
-    return holds(Witness(count, n), end, alpha)
+    return holds(witness, end, alpha)
 
 
-def tree_end_holds(side: str, count: int, stated: Fields, end: Fraction, alpha: Fraction) -> bool:
+def tree_end_holds(side: str, count: int, stated: Any, end: Fraction, alpha: Fraction) -> bool:
     """Whether ``count`` sampled leaks of the rest prove an end, beside the masses that leak and that are clean."""
-    rate, leak, clean, factor = (_decimal(stated, name) for name in OF_TREE)
+    names = ("rate", "leak", "clean", "factor")
+    rate, leak, clean, factor = (_decimal(stated, name) for name in names)
     if rate == 0 or factor < 1:
-        raise Unverified("the witness must have a rate above 0, and a factor of at least 1")
+        raise ValueError("the witness must have a rate above 0, and a factor of at least 1")
     rest = (end - leak) * rate  # whose probabilities may be wrong by the factor
     if side == "lower":
         return mean_holds(count, rest * factor, alpha, side)
     return end >= 1 - clean or mean_holds(count, rest / factor, alpha)
 
 
-def check_claim(claim: object) -> None:
-    """Raise `Unverified` unless the claim's bound follows from its witness, and its word from its bound."""
-    fields = _object(claim, "the claim")
-    added = _object(fields.get("lethe"), "the claim's key lethe")
+def check_claim(claim: Any) -> None:
+    """Raise an error unless the claim's bound follows from its witness, and its word from its bound."""
+    added = claim["lethe"]
     side, basis = str(added.get("side")), str(added.get("basis"))
-    if side not in COMPARATOR_OF_SIDE or basis not in BASES:
-        raise Unverified("no check of this side and basis exists")
+    if claim["comparator"] != COMPARATOR_OF_SIDE[side] or basis not in BASES:
+        raise ValueError("no check of this comparator, side and basis exists")
     end, alpha = _decimal(added, "bound"), _decimal(added, "alpha")
-    if not 0 < alpha <= Fraction(1, 2) or _decimal(added, "confidence") != 1 - alpha:
-        raise Unverified("the confidence is not 1 - alpha, with alpha above 0 and at most 0.5")
-    stated = _object(added.get("witness"), "the witness")
-    questions = _whole({"questions": 1, **stated}, "questions")  # that share the level (Bonferroni)
+    questions = added["witness"].get("questions", 1)  # that share the level (Bonferroni)
+    is_level = 0 < alpha <= Fraction(1, 2) and _decimal(added, "confidence") == 1 - alpha
+    if not is_level or type(questions) is not int or questions < 1:
+        raise ValueError("the level is no alpha of at most 0.5 that whole questions share")
     method, assumes = BASES[basis]
     if questions > 1:
         method += ", Bonferroni"
     kind = "" if basis == "sampled" else f"{basis}_"
     metric = f"{METRIC_OF_SIDE[side]}{kind}{side}_{added['confidence']}"
-    _check_stated(fields, {"metric": metric, "comparator": COMPARATOR_OF_SIDE[side]})
-    _check_stated(added, {**ABOUT, "method": method, "assumes": assumes})
-    if questions < 1 or not end_holds(side, basis, stated, end, alpha / questions):
-        raise Unverified("the bound is tighter than its witness allows")
-    threshold = _decimal(fields, "threshold")
+    needed = {**ABOUT, "method": method, "assumes": assumes, "metric": metric}
+    assumed = SERVED.sub("", str(added.get("assumes")), count=1)
+    stated = {**added, "assumes": assumed, "metric": claim["metric"]}
+    for name, value in needed.items():
+        if stated.get(name) != value:
+            raise ValueError(f"{name} is not {value!r}")
+    if not end_holds(side, basis, added["witness"], end, alpha / questions):
+        raise ValueError("the bound is tighter than its witness allows")
+    threshold = _decimal(claim, "threshold")
     passed = end <= threshold if side == "upper" else end > threshold
-    stands = added.get("word") in WORDS_OF[side if passed else f"not {side}"]
-    if fields.get("passed") is not passed or not stands:
-        raise Unverified("'passed' or the word does not follow from bound and threshold")
+    words = {"upper": ["bounded"], "lower": ["leaks"]} if passed else {"upper": ["leaks", "open"]}
+    if claim.get("passed") is not passed or added.get("word") not in words.get(side, []):
+        raise ValueError("'passed' or the word does not follow from bound and threshold")
 
 
-def _check_stated(fields: Fields, stated: Fields) -> None:
-    for name, value in stated.items():
-        if fields.get(name) != value:
-            raise Unverified(f"{name} is not {value!r}")
-
-
-def _object(value: object, name: str) -> Fields:
-    if not isinstance(value, dict):
-        raise Unverified(f"{name} is no JSON object")
-    return value
-
-
-def _whole(fields: Fields, name: str) -> int:
-    value = fields.get(name)
-    if type(value) is not int:
-        raise Unverified(f"{name} is no whole number")
-    return value
-
-
-def _decimal(fields: Fields, name: str) -> Fraction:
+def _decimal(fields: Any, name: str) -> Fraction:
     value = fields.get(name)
     if not isinstance(value, str) or not DECIMAL.fullmatch(value):
-        raise Unverified(f"{name} is no decimal string")
+        raise ValueError(f"{name} is no decimal string")
     return Fraction(value)
 
 
-def read(content: bytes) -> Any:
-    """JSON without a key that stands twice in an object: of two values other tools may read the other one."""
-
-    def fields_of(pairs: list[tuple[str, object]]) -> Fields:
-        if len(dict(pairs)) < len(pairs):
-            raise Unverified("a key stands twice in an object")
-        return dict(pairs)
-
-    return json.loads(content, object_pairs_hook=fields_of)
+def once(pairs: list[tuple[str, Any]]) -> Any:
+    """A JSON object without a key that stands twice: of two values other tools may read the other one."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return dict(pairs)
 
 
-def check_statement(value: object) -> list[str]:
+def check_statement(value: Any) -> list[str]:
     """For each claim of a statement, or of an envelope whose signature is not checked, `VERIFIED` or why it is not."""
-    fields = _object(value, "the file")
-    if "payload" in fields:
-        content = base64.b64decode(str(fields["payload"]), validate=True)
-        fields = _object(read(content), "the payload")
-    claims = _object(fields.get("predicate"), "the predicate").get("claims")
+    if "payload" in value:
+        content = base64.b64decode(str(value["payload"]), validate=True)
+        value = json.loads(content, object_pairs_hook=once)
+    claims = value["predicate"]["claims"]
     if not isinstance(claims, list) or not claims:
-        raise Unverified("the statement has no claims")
-    found = []
-    proved = set()
+        raise ValueError("the statement has no claims")
+    found, proved = [], set()
     for claim in claims:
         try:
             check_claim(claim)
-        except Unverified as error:
-            found.append(f"not verified: {error}")
-        else:
-            found.append(VERIFIED)
             added = claim["lethe"]
             proved.add((added["side"], added["word"], Fraction(claim["threshold"])))
+            found.append(VERIFIED)
+        except BROKEN as error:
+            found.append(f"not verified: {error}")
     for side, word, threshold in proved:
         if (side, word) == ("upper", "leaks") and ("lower", "leaks", threshold) not in proved:
             return ["not verified: no claim proves the word leaks"] * len(claims)
@@ -265,17 +258,26 @@ def check_certificate(value: Any) -> list[str]:
     """For each question whether the e-value of all auditors' counts has reached 1 / alpha against the claim's tau."""
     claim = value["claim"]
     tau, alpha = (Fraction(repr(float(claim[name]))) for name in ("tau", "alpha"))
-    if value["verdict"] != "certified" or not claim["questions"] or not 0 < alpha <= 0.5:
-        raise Unverified("the certificate certifies nothing, or at a false alpha")
-    if claim["retrain"] is not None:
-        raise Unverified("no check of a certificate beside Retrain exists")
+    is_claim = value["verdict"] == "certified" and claim["questions"] and 0 < tau < 1
+    if not is_claim or not 0 < alpha <= 0.5:
+        raise ValueError("the certificate certifies nothing, or at a false tau or alpha")
     found = []
     for place in range(len(claim["questions"])):
-        count = sum(audit["leaks"][place] for audit in value["auditors"])
-        n = sum(audit["draws"][place] for audit in value["auditors"])
-        is_proved = end_holds("upper", "anytime", {"count": count, "n": n}, tau, alpha)
+        model = _joined(value["auditors"], "", place)
+        level = alpha
+        if claim["retrain"] is not None:  # the mean of two e-values must reach 1 / alpha
+            beyond = e_beyond(model, _joined(value["auditors"], "retrain_", place), tau)
+            level = 1 / max(2 / alpha - beyond, Fraction(1, UNIT))
+        is_proved = anytime_upper_holds(model, tau, level)
         found.append(VERIFIED if is_proved else "not verified: the e-value is too small")
     return found
+
+
+def _joined(audits: Any, of: str, place: int) -> Witness:
+    """The counts of all auditors; an audit without draws of Retrain has empty lists of them."""
+    drawn = [audit for audit in audits if not of or audit[f"{of}draws"]]
+    counts = [Witness(audit[f"{of}leaks"][place], audit[f"{of}draws"][place]) for audit in drawn]
+    return Witness(sum(witness.count for witness in counts), sum(witness.n for witness in counts))
 
 
 def main(files: list[str]) -> int:
@@ -283,12 +285,10 @@ def main(files: list[str]) -> int:
     unverified = not files
     for file in files:
         try:
-            value = read(Path(file).read_bytes())
-            is_certificate = (
-                isinstance(value, dict) and value.get("schema") == "lethe-certificate/3"
-            )
+            value = json.loads(Path(file).read_bytes(), object_pairs_hook=once)
+            is_certificate = value.get("schema") == "lethe-certificate/3"
             found = check_certificate(value) if is_certificate else check_statement(value)
-        except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+        except BROKEN as error:
             found = [f"not verified: {type(error).__name__}: {error}"]
         for number, result in enumerate(found, start=1):
             print(f"{file}, claim {number}: {result}")

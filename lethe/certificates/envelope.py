@@ -10,11 +10,11 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.errors import BadFile, BadInput, shortened
+from lethe.errors import BadFile, shortened
 from lethe.io.files import Json, read_json
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
         Ed25519PrivateKey,
         Ed25519PublicKey,
     )
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+    from cryptography.hazmat.primitives.serialization import SSHPublicKeyTypes
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 LEGAL = "an Ed25519 key in the OpenSSH or PEM form (`ssh-keygen -t ed25519`)"
-SERVICES = ("hsm:", "awskms:", "gcpkms:", "azurekms:", "hv:", "gnupg:")
 
 
 def canonical(value: object) -> bytes:
@@ -46,8 +47,11 @@ def signed_bytes(payload: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Signature:
+    """``others`` are the fields that securesystemslib adds for a key of GnuPG; a verifier of DSSE passes them over."""
+
     key_id: str
     value: bytes
+    others: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Envelope:
         signatures = []
         for signature in self.signatures:
             value = base64.b64encode(signature.value).decode()
-            signatures.append({"keyid": signature.key_id, "sig": value})
+            signatures.append({**signature.others, "keyid": signature.key_id, "sig": value})
         return {
             "payload": base64.b64encode(self.payload).decode(),
             "payloadType": PAYLOAD_TYPE,
@@ -94,16 +98,20 @@ def read_envelope(path: Path) -> Envelope:
         got = shortened(value["payloadType"])
         raise BadFile(path, f"has the payload type {got}, expected {PAYLOAD_TYPE!r}")
     try:
-        payload = base64.b64decode(value["payload"], validate=True)
-        signatures = tuple(_signature(entry) for entry in value["signatures"])
+        return envelope_of(value)
     except (AttributeError, KeyError, TypeError, ValueError, binascii.Error):
         remedy = "Ask its author for the file as it was written."
         raise BadFile(path, "is a broken DSSE envelope", remedy) from None
-    return Envelope(payload, signatures)
 
 
-def _signature(entry: Mapping[str, Json]) -> Signature:
-    return Signature(str(entry.get("keyid", "")), base64.b64decode(entry["sig"], validate=True))
+def envelope_of(value: Mapping[str, Json]) -> Envelope:
+    """The envelope of a JSON object; another object raises what its reading raises."""
+    signatures = []
+    for entry in value["signatures"]:
+        others = dict(entry)
+        signature = base64.b64decode(others.pop("sig"), validate=True)
+        signatures.append(Signature(str(others.pop("keyid", "")), signature, others))
+    return Envelope(base64.b64decode(value["payload"], validate=True), tuple(signatures))
 
 
 def sign(payload: bytes, key: Ed25519PrivateKey) -> Envelope:
@@ -122,17 +130,13 @@ def key_id(key: Ed25519PublicKey) -> str:
 def read_private_key(path: Path, password: bytes | None = None) -> Ed25519PrivateKey:
     """Read a private key in the OpenSSH or PEM form.
 
-    Raises `BadFile` for another file, another kind of key and a wrong password, and `BadInput` for the address of a key
-    service. No message quotes the file.
+    Raises `BadFile` for another file, another kind of key and a wrong password. No message quotes the file.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    if str(path).startswith(SERVICES):
-        without = "leave --key out, and sign the statement with that service's tool"
-        raise BadInput(f"--key: {shortened(path)} names a key service; {without} (`cosign`).")
-    content = _bytes(path)
+    content = read_bytes(path)
     load: Callable[..., object] = serialization.load_pem_private_key
     if b"OPENSSH PRIVATE KEY" in content:
         load = serialization.load_ssh_private_key
@@ -152,25 +156,20 @@ def read_private_key(path: Path, password: bytes | None = None) -> Ed25519Privat
     return key
 
 
-def read_public_key(path: Path) -> Ed25519PublicKey:
-    """Read a public key in the OpenSSH or PEM form. Raises `BadFile` for another file and another kind of key."""
+def load_public_key(path: Path) -> PublicKeyTypes | SSHPublicKeyTypes:
+    """Read a public key of any kind in the OpenSSH or PEM form. Raises `BadFile` for another file."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    content = _bytes(path)
-    load: Callable[..., object] = serialization.load_ssh_public_key
+    content = read_bytes(path)
+    load: Callable[[bytes], PublicKeyTypes | SSHPublicKeyTypes] = serialization.load_ssh_public_key
     if content.lstrip().startswith(b"-----BEGIN"):
         load = serialization.load_pem_public_key
     try:
-        key = load(content)
+        return load(content)
     except (ValueError, UnsupportedAlgorithm):
-        raise BadFile(
-            path, "is no readable public key", f"Name the public half of {LEGAL}."
-        ) from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise BadFile(path, f"holds a {type(key).__name__}", f"Name the public half of {LEGAL}.")
-    return key
+        remedy = "Name the public half of the key that signed."
+        raise BadFile(path, "is no readable public key", remedy) from None
 
 
 def public_pem(key: Ed25519PublicKey) -> str:
@@ -180,7 +179,8 @@ def public_pem(key: Ed25519PublicKey) -> str:
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """The content of a key's file. Raises `BadFile` where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

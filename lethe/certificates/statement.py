@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from lethe.certificates.draws import MEDIA_TYPE, Draws
+from lethe.certificates.envelope import canonical
 from lethe.errors import BadFile, BadInput
 from lethe.io.files import Json, read_json
 from lethe.models.listing import Listing
@@ -37,6 +38,7 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 # The project's own until the draft is merged, then the draft's.
 PREDICATE = "https://lethe.example/attestation/eval-result/v0.1"
 CLAIM_SCHEMA = "lethe-claim/1"
+SERVED_SCHEMA = "lethe-served/1"
 DIGITS = 6  # decimals of an end
 BOUNDED = "bounded"
 LEAKS = "leaks"
@@ -143,7 +145,9 @@ def _counted(drawn: Sequence[Result], threshold: float, basis: str) -> list[Clai
     worst = max(drawn, key=lambda row: row.upper or 0.0)
     upper = worst.upper_bound
     assert upper is not None
-    upper = replace(upper, covers=Covers.WORST_PROMPT, assumes=Assumes.DRAWS_WITHIN)
+    served, _, _ = str(worst.assumes).rpartition(str(Assumes.DRAWS))
+    assumes = f"{served}{Assumes.DRAWS_WITHIN}"
+    upper = replace(upper, covers=Covers.WORST_PROMPT, assumes=assumes)
     shown = exact(threshold)
     facts = worst.facts
     witness = {"count": facts["leaks"] + facts["missing"], "n": facts["n"]}
@@ -222,7 +226,7 @@ def counts_of_basis(rows: Sequence[Result], basis: str) -> dict[str, Result]:
             continue
         has_counts = row.upper is not None and "leaks" in row.facts
         is_fixed = str(row.covers) == str(Covers.ONE_PROMPT)
-        if has_counts and is_fixed and str(row.assumes) == str(Assumes.DRAWS):
+        if has_counts and is_fixed and _assumes_draws(row):
             rows_of_item[str(row.item)] = row
     return rows_of_item
 
@@ -242,12 +246,38 @@ def leak_rows(rows: Sequence[Result]) -> list[Result]:
         if not has_counts:
             problem = f"question {row.item!r} has no bound by counts of sampled answers"
             raise BadInput(f"lethe attest: {problem}. Leave it out of the forget set.")
-        if str(row.covers) != str(Covers.ONE_PROMPT) or str(row.assumes) != str(Assumes.DRAWS):
+        if str(row.covers) != str(Covers.ONE_PROMPT) or not _assumes_draws(row):
             problem = (
                 f"the bound of question {row.item!r} is on {row.covers}, assuming {row.assumes}"
             )
             raise BadInput(f"lethe attest: {problem}. Attest a run of fixed prompts.")
     return drawn
+
+
+def _assumes_draws(row: Result) -> bool:
+    """Whether a row assumes independent draws alone; of a server, at the times at which it was asked."""
+    times, _, draws = str(row.assumes).rpartition(", ")
+    return draws == str(Assumes.DRAWS) and (not times or times.startswith("as served between "))
+
+
+@dataclass(frozen=True)
+class Served:
+    """A served model, whose weights no digest names: the record of its server, to which a salted hash commits.
+
+    Whoever has ``content``, the bytes of the file beside the statement, can check what the hash stands for; without the
+    salt nobody can guess it.
+    """
+
+    content: bytes
+
+    @classmethod
+    def of(cls, record: Mapping[str, Json], salt: str) -> Served:
+        return cls(canonical({"schema": SERVED_SCHEMA, "salt": salt, "served": dict(record)}))
+
+    @property
+    def digest(self) -> str:
+        """What `sha256sum` prints for the file."""
+        return hashlib.sha256(self.content).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -258,7 +288,7 @@ class About:
     assurance: str
     evaluated_at: datetime
     model: str
-    listing: Listing
+    of: Listing | Served
     data: str
     data_sha256: str
     access: str
@@ -272,11 +302,7 @@ def statement(
     about: About, claims: Sequence[Claim], draws: Draws, draws_name: str
 ) -> dict[str, Json]:
     """The statement; ``draws_name`` is the file of the draws beside it."""
-    listing = about.listing
-    subject = [{"name": f"{about.model}.sha256sums", "digest": {"sha256": listing.digest}}]
-    if listing.weights is not None:
-        name, sha256 = listing.weights
-        subject.append({"name": f"{about.model}/{name}", "digest": {"sha256": sha256}})
+    subject, identity = _identified(about)
     evidence = {
         "name": draws_name,
         "mediaType": MEDIA_TYPE,
@@ -289,14 +315,9 @@ def statement(
         "suite": {"name": about.data, "version": about.data_sha256[:12]},
         "claims": [claim.as_json() for claim in claims],
         "sampleSize": draws.size,
-        "model": {
-            "name": about.model,
-            "digest": {"dirHash": listing.digest},
-            "annotations": {"files": sorted(listing.sha256_of_file, key=str.encode)},
-        },
+        **identity,
         "dataset": {"name": about.data, "digest": {"sha256": about.data_sha256}},
         "assuranceLevel": about.assurance,
-        "subjectProfile": "public-model",
         "evidence": [evidence],
         "harness": {"name": "lethe", "version": about.version},
         "lethe": _added(about),
@@ -309,6 +330,27 @@ def statement(
     }
 
 
+def _identified(about: About) -> tuple[list[Json], dict[str, Json]]:
+    """(the subjects, the keys of the predicate that identify the model)."""
+    if isinstance(about.of, Served):
+        digest = about.of.digest
+        subject = [{"name": f"{about.model}.served.json", "digest": {"sha256": digest}}]
+        commitments = {"model": {"alg": "sha256", "value": digest}}
+        return subject, {"commitments": commitments, "subjectProfile": "receipt"}
+
+    listing = about.of
+    subject = [{"name": f"{about.model}.sha256sums", "digest": {"sha256": listing.digest}}]
+    if listing.weights is not None:
+        name, sha256 = listing.weights
+        subject.append({"name": f"{about.model}/{name}", "digest": {"sha256": sha256}})
+    model = {
+        "name": about.model,
+        "digest": {"dirHash": listing.digest},
+        "annotations": {"files": sorted(listing.sha256_of_file, key=str.encode)},
+    }
+    return subject, {"model": model, "subjectProfile": "public-model"}
+
+
 def _added(about: About) -> dict[str, Json]:
     added: dict[str, Json] = {
         "schema": CLAIM_SCHEMA,
@@ -317,8 +359,8 @@ def _added(about: About) -> dict[str, Json]:
         "scorer": about.scorer,
         "notCovered": list(about.not_covered),
     }
-    if about.listing.base is not None:
-        added["base"] = {"dirHash": about.listing.base.digest}
+    if isinstance(about.of, Listing) and about.of.base is not None:
+        added["base"] = {"dirHash": about.of.base.digest}
     return added
 
 

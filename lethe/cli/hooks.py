@@ -657,16 +657,20 @@ def attest(
 
     Parameters
     ----------
-    out : The envelope, or without a key the statement. NAME.draws.json and NAME.leaves.bin are written beside it.
+    out : The envelope, or without a key the statement. NAME.draws.json and NAME.leaves.bin are written beside it, and of
+        a served model NAME.served.json.
     """
     fresh("out", out, (".json",))
     attestation = call(**arguments)
     files = attestation.write(out)
-    file, draws, leaves = files
+    file, draws, leaves, *records = files
     written: Values = {"file": str(file), "draws": str(draws), "leaves": str(leaves)}
     written["statement"] = attestation.statement(draws.name)
     signed = "signed" if arguments.get("key") else "not signed"
     notes = [f"{file} is {signed}; {draws} has the counts, and {leaves} is for verifiers alone."]
+    for record in records:
+        written["served"] = str(record)
+        notes.append(f"{record} tells which server answered, for those alone who may know it.")
     return Outcome(attestation, written, notes, int(not attestation.passed))
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
-from securesystemslib.signer import SSlibKey
+from securesystemslib.signer import CryptoSigner, GPGSigner, SSlibKey
 
 import lethe
-from lethe.certificates.envelope import read_public_key
+from lethe.certificates.envelope import load_public_key
+from lethe.errors import BadFile, BadInput
 from lethe.io.files import write_jsonl
 from tests.lethe.certificates.small_run import write_run
 from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
@@ -36,7 +38,7 @@ def envelope(tmp_path_factory):
         folder / "run", model="mine", fail_above=0.1, key=key, folder=folder / "mine"
     )
     stated.write(folder / "envelope.json")
-    public = SSlibKey.from_crypto(read_public_key(Path(f"{key}.pub")))
+    public = SSlibKey.from_crypto(load_public_key(Path(f"{key}.pub")))
     return folder / "envelope.json", public
 
 
@@ -65,3 +67,70 @@ def test_securesystemslib_refuses_one_changed_byte(envelope):
 
     with pytest.raises(VerificationError):
         Envelope.from_dict(value).verify([public], 1)
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+def test_a_key_at_an_address_signs_and_lethe_verifies(envelope, kind, monkeypatch):
+    folder = envelope[0].parent
+    monkeypatch.chdir(folder)
+    signer = getattr(CryptoSigner, f"generate_{kind}")()
+    Path("private.pem").write_bytes(signer.private_bytes)
+    Path("public.json").write_text(json.dumps(signer.public_key.to_dict()))
+    key = {"key": "file2:private.pem", "public_key": "public.json"}
+
+    stated = lethe.attest("run", model="mine", fail_above=0.1, folder="mine", **key)
+    stated.write(Path(f"{kind}.json"))
+
+    assert stated.statement()["predicate"]["evaluator"]["id"].endswith(signer.public_key.keyid)
+    found = lethe.verify(f"{kind}.json", key="public.json")
+    assert "signature" in found.checked[0]
+    changed = json.loads(Path("public.json").read_text())
+    other = getattr(CryptoSigner, f"generate_{kind}")().public_key.to_dict()
+    Path("other.json").write_text(json.dumps(changed | other))
+    with pytest.raises(BadFile, match="signature"):
+        lethe.verify(f"{kind}.json", key="other.json")
+
+
+ADDRESSES = ["hsm:2", "awskms:alias/mine", "gcpkms:mine", "azurekms:mine", "hv:mine/1"]
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES, "tkey:?digest=ab"])
+def test_a_scheme_whose_package_is_missing_names_what_to_install(envelope, address, monkeypatch):
+    monkeypatch.chdir(envelope[0].parent)
+    key = {"key": address, "public_key": "id.pub"}
+    stated = lethe.attest("run", model="mine", fail_above=0.1, folder="mine", **key)
+
+    with pytest.raises(BadInput, match="pip install 'securesystemslib"):
+        stated.write(Path("signed.json"))
+
+
+def test_an_unknown_scheme_is_refused_with_those_that_exist(envelope, monkeypatch):
+    monkeypatch.chdir(envelope[0].parent)
+    key = {"key": "paper:mine", "public_key": "id.pub"}
+    stated = lethe.attest("run", model="mine", fail_above=0.1, folder="mine", **key)
+
+    with pytest.raises(BadInput, match="awskms:"):
+        stated.write(Path("signed.json"))
+
+
+def test_a_key_of_gnupg_signs_and_lethe_verifies(envelope, monkeypatch):
+    folder = envelope[0].parent
+    monkeypatch.chdir(folder)
+    home = folder / "gpg"
+    home.mkdir(mode=0o700)
+    monkeypatch.setenv("GNUPGHOME", str(home))
+    make = ["gpg", "--batch", "--passphrase", "", "--quick-gen-key", "me@example.org", "rsa2048"]
+    subprocess.run(make, check=True, capture_output=True)
+    listed = subprocess.run(
+        ["gpg", "--list-keys", "--with-colons"], check=True, capture_output=True, text=True
+    )
+    (fingerprint,) = re.findall("^fpr:.*:(.+):$", listed.stdout, re.MULTILINE)[:1]
+    uri, public = GPGSigner.import_(fingerprint.lower())
+    Path("gpg.json").write_text(json.dumps(public.to_dict() | {"keyid": public.keyid}))
+
+    stated = lethe.attest(
+        "run", model="mine", fail_above=0.1, folder="mine", key=uri, public_key="gpg.json"
+    )
+    stated.write(Path("gnupg.json"))
+
+    assert "signature" in lethe.verify("gnupg.json", key="gpg.json").checked[0]

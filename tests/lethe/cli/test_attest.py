@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,10 +15,10 @@ import pytest
 
 from lethe.certificates import check, merkle
 from lethe.certificates import envelope as envelopes
-from lethe.certificates.envelope import canonical, read_envelope, read_public_key, signed_bytes
+from lethe.certificates.envelope import canonical, load_public_key, read_envelope, signed_bytes
 from lethe.io.files import write_jsonl
 from lethe.results.licence import Source, licensed
-from lethe.results.table import in_language, read_rows, write
+from lethe.results.table import as_served, in_language, read_rows, write
 from lethe.statistics.answer_tree import Masses, Remainder
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.leak_trees import Version
@@ -211,7 +212,7 @@ def test_openssl_alone_verifies_the_envelope_and_refuses_one_changed_byte(place,
     envelope = read_envelope(Path("e.json"))
     Path("payload").write_bytes(envelope.payload)
     Path("sig").write_bytes(envelope.signatures[0].value)
-    Path("public.pem").write_text(envelopes.public_pem(read_public_key(Path(f"{key}.pub"))))
+    Path("public.pem").write_text(envelopes.public_pem(load_public_key(Path(f"{key}.pub"))))
     encoding = (
         """printf 'DSSEv1 28 application/vnd.in-toto+json %d ' $(wc -c < payload); cat payload"""
     )
@@ -422,8 +423,27 @@ def test_another_kind_of_key_is_refused_by_its_name(place, kind, said):
     assert said in command.refused(*RUN, "--fail-above", 0.1, "--key", "id")
 
 
-def test_a_key_service_is_refused_with_what_signs_instead(place):
-    assert "cosign" in command.refused(*RUN, "--fail-above", 0.1, "--key", "awskms:k")
+def test_a_key_at_an_address_needs_its_public_half(place):
+    refused = command.refused(*RUN, "--fail-above", 0.1, "--key", "awskms:alias/mine")
+
+    assert "--public-key" in refused
+
+
+def test_a_file_of_a_key_takes_no_public_half(place, key):
+    assert "--public-key" in command.refused(
+        *RUN, "--fail-above", 0.1, "--key", key, "--public-key", "id.pub"
+    )
+
+
+def test_a_key_at_an_address_needs_a_package_that_is_named(place, key, monkeypatch):
+    monkeypatch.setitem(sys.modules, "securesystemslib", None)
+    address = ("--key", "awskms:alias/mine", "--public-key", "id.pub")
+
+    done = command.call(*RUN, "--fail-above", 0.1, *address)
+
+    assert done.exit_code != 0
+    assert isinstance(done.exception, ModuleNotFoundError)  # `lethe.errors` names the extra of it
+    assert "securesystemslib" in str(done.exception)
 
 
 def test_the_name_of_a_key_is_that_of_securesystemslib(place):
@@ -431,7 +451,7 @@ def test_the_name_of_a_key_is_that_of_securesystemslib(place):
     pem = "-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n"
     Path("public.pem").write_text(pem % PUBLIC)
 
-    assert envelopes.key_id(read_public_key(Path("public.pem"))) == NAMED
+    assert envelopes.key_id(load_public_key(Path("public.pem"))) == NAMED
 
 
 def test_an_unmeasured_model_is_named_with_the_stage_that_is_missing(place):
@@ -493,3 +513,60 @@ def test_a_whole_statement_states_everything(key):
     said = command.result("verify", "statement.json")["unchecked"]
 
     assert not any(sentence.startswith("Not stated") for sentence in said)
+
+
+SERVED = {
+    "endpoint": "http://127.0.0.1:8000/v1",
+    "model": "mine",
+    "first": "2026-11-28T15:00:00Z",
+    "last": "2026-11-28T15:10:00Z",
+    "seeded": False,
+    "probes": [],
+}
+
+
+@pytest.fixture
+def served(place):
+    """The run as `lethe eval --endpoint` leaves it: no weights, and the record of the server."""
+    about = Path("run/generations/mine/about.json")
+    record = json.loads(about.read_text()) | {"engine": "endpoint", "served": SERVED}
+    del record["model"]
+    about.write_text(json.dumps(record))
+    table = Path("run/results/metrics/mine.parquet")
+    write(table, as_served(read_rows(table), SERVED))
+    shutil.rmtree("mine")
+
+
+def test_a_served_model_is_named_by_the_hash_of_its_record(served):
+    done = attested()
+
+    statement = done["statement"]
+    digest = shell("sha256sum statement.served.json")[1].split()[0]
+    assert [subject["digest"]["sha256"] for subject in statement["subject"]] == [digest]
+    assert statement["predicate"]["commitments"]["model"]["value"] == digest
+    assert statement["predicate"]["subjectProfile"] == "receipt"
+    assert statement["predicate"]["lethe"]["access"] == "answers"
+    assert "model" not in statement["predicate"]
+    assert SERVED["endpoint"] not in Path("statement.json").read_text()
+    assert json.loads(Path("statement.served.json").read_text())["served"] == SERVED
+    assert check.main(["statement.json"]) == 0
+
+
+def test_two_statements_of_a_server_have_other_hashes(served):
+    first = attested()["statement"]["subject"]
+    assert attested("--out", "again.json")["statement"]["subject"] != first
+
+
+def test_the_record_of_a_served_model_is_checked_by_its_hash(served, key):
+    attested("--key", key, "--out", "e.json")
+    verify = ("verify", "e.json", "--key", "id.pub", "--data", "rows.jsonl")
+
+    found = command.result(*verify, "--model", "e.served.json")
+    without = command.result(*verify)
+    record = Path("e.served.json")
+    record.write_text(record.read_text().replace("8000", "8001"))
+
+    assert found["unchecked"] == []
+    assert len(without["unchecked"]) == 1
+    assert "another model" in command.refused(*verify, "--model", "e.served.json")
+    assert "served model" in command.refused(*verify, "--model", "run")
