@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from lethe.process import PARAMS, die_with_parent
 
@@ -262,11 +262,18 @@ def _md5(path: str) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
+def done(job: dict[str, Any]) -> dict[str, object]:
+    """Do a job, and return its answer."""
+    if "save" in job:
+        return save(job["save"])
+    return reproduce(job["stage"], job["pull"])
+
+
 def main() -> None:
     die_with_parent()
     silence()
     job, descriptor = json.loads(sys.argv[1]), int(sys.argv[2])
-    answer = save(job["save"]) if "save" in job else reproduce(job["stage"], job["pull"])
+    answer = done(job)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(answer, file)
 

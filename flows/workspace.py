@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flows.dvc_child import holder, mend_locks, other_command
+from flows.warm import Warm
 from lethe.errors import BadFile, BadValue, LetheError, StageFailed
 from lethe.io.files import Json, alone, write_text
 from lethe.process import PARAMS, cores, git
@@ -247,7 +247,8 @@ def read_graph(root: Path) -> Graph:
     _keep_lock(root)
     graph = _graph(root)
     if SOURCES in graph.stale:
-        result = Processes().reproduce(SOURCES, lambda stage, line: None)
+        with contextlib.closing(Processes()) as processes:
+            result = processes.reproduce(SOURCES, lambda stage, line: None)
         if result.state == "failed":
             raise StageFailed(SOURCES, result.status, result.tail)
         graph = _graph(root)
@@ -350,7 +351,7 @@ class Processes:
         if PARAMS_COPY.exists():
             self._environment[PARAMS] = str(PARAMS_COPY.absolute())
         self._pull = pull
-        self._started: list[subprocess.Popen] = []
+        self._warm = Warm(self._environment)
         self._lock = threading.Lock()
 
     def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
@@ -367,49 +368,40 @@ class Processes:
     def call(
         self, job: dict[str, object], say: Callable[[str], None]
     ) -> tuple[dict[str, Json] | None, str]:
-        """Have a child do a job of `flows.dvc_child`; return its answer, None if it died, and its last lines."""
-        reading, writing = os.pipe()
-        with open(reading, encoding="utf-8") as answer:
-            with self._lock:
-                process = None if self.stopped else self._start(job, writing)
-            os.close(writing)
-            if process is None:
-                return None, ""
+        """Have a process do a job of `flows.dvc_child`; return its answer, None if it died, and its last lines."""
+        answer, writing = os.pipe()
+        lines, printing = os.pipe()
+        with (
+            open(answer, encoding="utf-8") as answer_file,
+            open(lines, encoding="utf-8", errors="replace") as line_file,
+        ):
+            try:
+                with self._lock:
+                    if self.stopped:
+                        return None, ""
+                    self._warm.submit(job, (printing, writing))
+            finally:
+                os.close(writing)
+                os.close(printing)
             tail: list[str] = []
-            with process:
-                for line in process.stdout or ():
-                    tail = [*tail[-2:], line.rstrip()]
-                    say(tail[-1])
-            text = answer.read()
+            for line in line_file:
+                tail = [*tail[-2:], line.rstrip()]
+                say(tail[-1])
+            text = answer_file.read()
         last = "\n".join(tail)
         if not text:
             return None, last
         return json.loads(text), last
 
-    def _start(self, job: dict[str, object], descriptor: int) -> subprocess.Popen:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "flows.dvc_child", json.dumps(job), str(descriptor)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=self._environment,
-            pass_fds=[descriptor],
-            start_new_session=True,  # Ctrl-C reaches only this process, which ends the children in order
-        )
-        self._started.append(process)
-        return process
-
     def close(self) -> None:
-        pass  # every process has ended with its stage
+        """End the process that starts the stages; each of these has ended."""
+        self._warm.close()
 
     def stop(self) -> None:
         """Send SIGTERM to every running process, which ends its stage; no process starts afterwards."""
         with self._lock:
             self.stopped = True
-            for process in self._started:
-                process.terminate()  # has no effect on a process that has ended
+            self._warm.stop()
 
 
 def save_experiment(name: str | None) -> tuple[str | None, str]:
@@ -419,7 +411,8 @@ def save_experiment(name: str | None) -> tuple[str | None, str]:
             "No git repository here: the changed params.yaml stays, no DVC experiment is kept."
         )
         return None, sentence
-    answer, last = Processes().call({"save": name}, lambda line: None)
+    with contextlib.closing(Processes()) as processes:
+        answer, last = processes.call({"save": name}, lambda line: None)
     if answer is None:
         return None, f"Not kept as a DVC experiment: {last}"
     if not answer["name"]:

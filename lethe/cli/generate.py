@@ -99,17 +99,20 @@ class LetheCommand(TyperCommand):
 
 
 class LazyCommand(TyperCommand):
-    """A command of the table: its name and summary now, its options once it is called."""
+    """A command of the table: its name now, its summary once a help lists it, its options once it is called."""
 
     def __init__(self, name: str, command: Command, panel: str | None = None):
-        super().__init__(
-            name,
-            help=command.summary,
-            rich_help_panel=panel,
-            params=[],
-            rich_markup_mode="markdown",
-        )
+        super().__init__(name, rich_help_panel=panel, params=[], rich_markup_mode="markdown")
         self.command = command
+
+    @property
+    def help(self) -> str:  # type: ignore[override]  # click's attribute
+        """The summary, whose source takes a fiftieth of a second to parse."""
+        return self.command.summary
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        """Click sets what it got, which is nothing."""
 
     def make_context(
         self,

@@ -22,6 +22,7 @@ With the seed, the number of a case alone says what the case is: a kind keeps no
 
 import contextlib
 import functools
+import gc
 import importlib
 import os
 import random
@@ -52,6 +53,7 @@ ADDRESSABLE = (
 )  # bytes of data; a case that asks for more at once fails before the machine's memory is gone
 JOBS = 2  # cases at once
 POLLED = 0.02  # seconds between two looks at the running cases
+MEASURED = 0.5  # seconds between two measurements of a case, each of which reads all processes of the machine
 MOST_SHOWN = 20
 CRASHED = 70  # exit status of a case that ended in a traceback
 STATED = (0, 1, 2)  # exit statuses of the command line
@@ -95,6 +97,7 @@ class Running:
     process: int
     folder: Path
     began: float
+    measured: float
 
     def text(self, name: str) -> str:
         path = self.folder / name
@@ -120,6 +123,8 @@ def fuzz(
     found = Found()
     _check_sound(module, kind, valid, place)
     _compile_pages()
+    gc.collect()
+    gc.freeze()  # what all forks share stays theirs: a collection would write to each of its pages
     began = time.monotonic()
     running: list[Running] = []
     for number in progress(numbers, f"fuzz {kind}", "cases"):
@@ -217,7 +222,8 @@ def _started(
     process = os.fork()
     if process == 0:
         _run(maker, folder, imported)
-    return Running(number, process, folder, time.monotonic())
+    now = time.monotonic()
+    return Running(number, process, folder, began=now, measured=now)
 
 
 def _run(maker: Callable[[Path], Case], folder: Path, imported: Path | None) -> None:
@@ -292,8 +298,12 @@ def _excess(case: Running) -> str | None:
     """Which limit a running case, with the processes that it started, is beyond."""
     import psutil
 
-    if time.monotonic() - case.began > WAITING:
+    now = time.monotonic()
+    if now - case.began > WAITING:
         return f"over {WAITING:.0f} seconds"
+    if now - case.measured < MEASURED:
+        return None
+    case.measured = now
     total = 0
     seconds = 0.0
     try:
