@@ -106,7 +106,7 @@ class LazyCommand(TyperCommand):
         self.command = command
 
     @property
-    def help(self) -> str:  # type: ignore[override]  # click's attribute
+    def help(self) -> str:
         """The summary, whose source takes a fiftieth of a second to parse."""
         return self.command.summary
 

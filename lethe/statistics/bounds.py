@@ -177,7 +177,7 @@ def _values(scores: np.ndarray, alpha: float, thresholds: np.ndarray) -> dict[st
     }
 
 
-def binary_upper(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray:
+def binary_upper(successes: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
     """M_bin: the Clopper-Pearson upper bound of a probability (the paper's Metric 1); NaN successes
     stay NaN.
 
@@ -186,21 +186,26 @@ def binary_upper(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray
     successes, n
         Counts of one shape, or numbers; 0 <= successes <= n.
     alpha
-        One-sided level.
+        One-sided level, or levels of the same shape.
     """
     successes = np.asarray(successes, dtype=np.float64)
     n = np.asarray(n)
+    alpha = np.asarray(alpha)
+    is_tiny = alpha < TINY_ALPHA  # 1 - alpha would round
     with np.errstate(invalid="ignore"):
         others = np.maximum(n - successes, 1)
-        if alpha < TINY_ALPHA:  # 1 - alpha would round
+        if is_tiny.all():
             ends = betainccinv(successes + 1, others, alpha)
-        else:
+        elif not is_tiny.any():
             ends = betaincinv(successes + 1, others, 1 - alpha)
+        else:
+            by_complement = betainccinv(successes + 1, others, alpha)
+            ends = np.where(is_tiny, by_complement, betaincinv(successes + 1, others, 1 - alpha))
         return np.where(successes >= n, 1.0, ends)
 
 
-def binary_lower(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray:
-    """The Clopper-Pearson lower bound, one-sided at alpha."""
+def binary_lower(successes: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
+    """The Clopper-Pearson lower bound, one-sided at alpha; levels as of `binary_upper`."""
     successes = np.asarray(successes, dtype=np.float64)
     n = np.asarray(n)
     with np.errstate(invalid="ignore"):

@@ -386,6 +386,26 @@ class Shares:
             upper = float(binary_upper(self.most, self.n, alpha / 2))
         return Interval(self.value, lower, upper, self.n, alpha, "Clopper-Pearson, pooled")
 
+    def uppers(self, levels: np.ndarray) -> np.ndarray:
+        """The upper ends (k,) of the intervals at twice these one-sided ``levels`` (k,)."""
+        _check_levels(levels)
+        if self.questions > 1 and self.most == self.n - 1:
+            return 1 - levels / self.n  # as `pooled_upper`
+        return binary_upper(self.most, self.n, levels)
+
+    def lowers(self, levels: np.ndarray) -> np.ndarray:
+        """The lower ends (k,), as `uppers`."""
+        _check_levels(levels)
+        if self.questions > 1 and self.least == 1:
+            return levels / self.n  # as `pooled_lower`
+        return binary_lower(self.least, self.n, levels)
+
+
+def _check_levels(levels: np.ndarray) -> None:
+    """Raise `BadValue` for one-sided levels whose two-sided interval is proven at none."""
+    check_alpha(2 * float(levels.min()))
+    check_alpha(2 * float(levels.max()))
+
 
 def mean_interval(groups: Groups, alpha: float) -> Interval:
     """Interval of the expected score, averaged over questions, by Bernstein's inequality.

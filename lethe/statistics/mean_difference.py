@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -470,7 +470,28 @@ def _steps(stopped: tuple[bool, bool], draws: Draws) -> int:
     return 40
 
 
-AtLevel = Callable[[float], Interval]
+class _Ends(Protocol):
+    """An average whose interval is known at every level."""
+
+    def interval(self, alpha: float, /) -> Interval: ...
+
+    def uppers(self, levels: np.ndarray, /) -> np.ndarray:
+        """The upper ends (k,) of the intervals at twice these one-sided levels (k,)."""
+
+    def lowers(self, levels: np.ndarray, /) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class _EndsByLevel:
+    """The ends of an interval that is computed level by level."""
+
+    interval: Callable[[float], Interval]
+
+    def uppers(self, levels: np.ndarray) -> np.ndarray:
+        return np.array([self.interval(2 * float(level)).upper for level in levels])
+
+    def lowers(self, levels: np.ndarray) -> np.ndarray:
+        return np.array([self.interval(2 * float(level)).lower for level in levels])
 
 
 @dataclass(frozen=True)
@@ -507,7 +528,7 @@ class _Part:
         if self.draws == "apart":
             return _low(a, b, level / 2), -_low(b, a, level / 2)
 
-        first, second = a(level / 2), b(level / 2)
+        first, second = a.interval(level / 2), b.interval(level / 2)
         return second.lower - first.upper, second.upper - first.lower
 
     @cached_property
@@ -516,31 +537,25 @@ class _Part:
         return many_prompts.Means(halves)
 
     @cached_property
-    def _averages(self) -> tuple[AtLevel, AtLevel]:
+    def _averages(self) -> tuple[_Ends, _Ends]:
         """The average of a and that of b, summed once; of pairs, those of "1 in this side only"."""
         a, b = self.a, self.b
         if self.draws == "pairs":
             a, b = _only(self.a, self.b), _only(self.b, self.a)
         return self._average(a, self.stopped[0]), self._average(b, self.stopped[1])
 
-    def _average(self, side: Sequence[np.ndarray], stopped: bool) -> AtLevel:
+    def _average(self, side: Sequence[np.ndarray], stopped: bool) -> _Ends:
         if stopped:
-            return partial(stopped_average, side)
+            return _EndsByLevel(partial(stopped_average, side))
         if self.binary:
-            return many_prompts.Shares(side).interval
-        return many_prompts.Means(side).interval
+            return many_prompts.Shares(side)
+        return _EndsByLevel(many_prompts.Means(side).interval)
 
 
-def _low(a: AtLevel, b: AtLevel, level: float) -> float:
+def _low(a: _Ends, b: _Ends, level: float) -> float:
     """Fisher's lower end of the average of ``b`` minus that of ``a``, at ``level``."""
-
-    def uppers(levels: np.ndarray) -> np.ndarray:
-        return np.array([a(2 * float(share)).upper for share in levels])
-
-    def lowers(levels: np.ndarray) -> np.ndarray:
-        return np.array([b(2 * float(share)).lower for share in levels])
-
-    return combined_low(level, uppers, lowers, many_prompts.LARGEST_POOLED_ALPHA, rounds=1)
+    largest = many_prompts.LARGEST_POOLED_ALPHA
+    return combined_low(level, a.uppers, b.lowers, largest, rounds=1)
 
 
 def _only(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:

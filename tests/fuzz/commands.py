@@ -41,6 +41,7 @@ from pathlib import Path
 from types import ModuleType
 
 from lethe.errors import visible
+from lethe.identity import library
 from lethe.instruction_set import fix_instruction_set
 from lethe.progress import progress
 
@@ -123,6 +124,7 @@ def fuzz(
     found = Found()
     _check_sound(module, kind, valid, place)
     _compile_pages()
+    library().code("lethe.cli.hooks")  # parses the sources by which kept results are named
     gc.collect()
     gc.freeze()  # what all forks share stays theirs: a collection would write to each of its pages
     began = time.monotonic()

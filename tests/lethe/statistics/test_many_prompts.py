@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import bdtr, bdtrc
 from scipy.stats import binom, hypergeom
 
+from lethe.errors import BadValue
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.counts import (
@@ -23,6 +24,7 @@ from lethe.statistics.counts import (
 from lethe.statistics.leak_rates import QUERIES, SUBSETS, Rate, pass_hat_k
 from lethe.statistics.many_prompts import (
     Counted,
+    Shares,
     band,
     distinct_share_interval,
     every_prompt_under,
@@ -203,6 +205,29 @@ def test_variance_interval_is_the_empirical_bernstein_inequality_on_pairs():
 
     assert interval.value == pytest.approx((sum(squares) - 1) / 39 / 2)
     assert interval.upper == pytest.approx((sum(squares) / 40 + width) / 2)
+
+
+@pytest.mark.parametrize(
+    ("questions", "n", "ones"),
+    [(3, 4, 0), (3, 4, 1), (3, 4, 5), (3, 4, 11), (3, 4, 12), (1, 6, 1), (1, 6, 5)],
+)
+def test_ends_at_many_levels_are_those_of_the_intervals(questions, n, ones):
+    draws = np.zeros(questions * n)
+    draws[:ones] = 1.0
+    shares = Shares(draws.reshape(questions, n))
+    levels = np.array([1e-90, 1e-7, 1e-6, 0.01, 0.25])
+
+    intervals = [shares.interval(2 * level) for level in levels.tolist()]
+
+    assert shares.uppers(levels).tolist() == [interval.upper for interval in intervals]
+    assert shares.lowers(levels).tolist() == [interval.lower for interval in intervals]
+
+
+def test_a_level_at_which_no_interval_is_proven_has_no_end():
+    shares = Shares(np.zeros((2, 2)))
+
+    with pytest.raises(BadValue):
+        shares.uppers(np.array([0.01, 0.26]))
 
 
 def test_share_interval_is_clopper_pearson_on_the_pooled_count():
