@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -26,6 +27,7 @@ from lethe.io.files import Json
 LONGEST_NAME = 200  # characters of a model's name or fingerprint
 MOST_TOKENS = 10**9  # of one request; more is no count
 ROUNDING = 0.01  # by which a log-probability may exceed 0
+LEAST = -1e4  # of a log-probability, so that sums stay finite: servers write -9999 or the least float for an impossible token
 NO_NAME = "(no name)"
 SURROGATES = re.compile("[\ud800-\udfff]")
 CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"}
@@ -69,10 +71,14 @@ def _short_name(value: object) -> object:
     return one_line(cleaned(value))[:LONGEST_NAME] if isinstance(value, str) else value
 
 
+def _at_least(value: float) -> float:
+    return max(value, LEAST)
+
+
 Text = Annotated[str, BeforeValidator(_cleaned_text)]
 ShortName = Annotated[str, BeforeValidator(_short_name)]
 Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-LogProb = Annotated[float, Field(le=ROUNDING)]
+LogProb = Annotated[float, Field(le=ROUNDING), AfterValidator(_at_least)]
 
 
 @dataclass(frozen=True)

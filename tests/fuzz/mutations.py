@@ -58,7 +58,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 def value(chance: random.Random) -> Any:
     """A value of another type, size or meaning."""
     text = chance.choice(HOSTILE)
-    numbers = (0, -1, 2, 0.5, 1e308, 10**400, -(10**400), 2**63, float("nan"), float("inf"))
+    numbers = (0, -1, 2, 0.5, 1e308, -1e308, 10**400, -(10**400), 2**63, float("nan"), float("inf"))
     plain = (None, True, False, "", "0.5", "2026-01-01", "a" * 5000, text, text * 50)
     nested = ([], {}, [[]], {"": {}}, [None], [1, "a", None], {"a": [1]}, [text], {text: text})
     long = (list(range(300)), {str(number): number for number in range(300)})

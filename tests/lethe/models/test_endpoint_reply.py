@@ -65,6 +65,15 @@ def test_a_sound_reply_to_a_plain_prompt_is_read():
     assert choice.logprobs.steps[0].log_probability == -0.5
 
 
+def test_log_probabilities_of_the_least_float_add_up_to_a_number():
+    content = logprobs_of_chat(logprob=-1.7e308, top_logprobs=[{"token": "b", "logprob": -1.7e308}])
+
+    step = read(ChatReply, json.dumps(content).encode()).choices[0].logprobs.steps[0]
+
+    assert math.isfinite(math.fsum([step.log_probability] * 1000))
+    assert math.exp(step.likeliest["b"]) == 0
+
+
 @pytest.mark.parametrize(
     ("value", "field"),
     [
