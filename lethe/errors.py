@@ -8,9 +8,12 @@ import errno
 import os
 import re
 import signal
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator
 from os import PathLike
+
+from lethe.wording import one_line, plural, reason_of, shortened, visible
+
+__all__ = ["one_line", "plural", "reason_of", "shortened", "visible"]
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The database libraries report a full disk in these sentences, without an error number.
@@ -18,10 +21,6 @@ DISK_SENTENCES = ("disk I/O error", "database or disk is full")
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 # torch and NumPy report memory that the system refuses in these words; the CPU allocator's error has no class of its own.
 MEMORY_SENTENCES = ("DefaultCPUAllocator", "CUDA out of memory", "Cannot allocate memory")
-# Control, format (bidi overrides, zero width), surrogate and private characters, line and paragraph separators
-UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-
-LONGEST = 4000  # characters of a sentence about bad input
 
 
 class LetheError(Exception):
@@ -231,32 +230,6 @@ class MissingArtifact(LetheError):
         )
 
 
-def visible(text: str) -> str:
-    """Return ``text`` for a terminal: characters that move, colour, hide or reorder text are escaped, except line breaks."""
-    escapes: dict[int, str] = {}
-    for letter in {*text} - {"\n"}:
-        if unicodedata.category(letter) in UNSEEN:
-            escapes[ord(letter)] = letter.encode("unicode_escape").decode()
-    return text.translate(escapes)
-
-
-def one_line(text: str) -> str:
-    """Return ``text`` as one line of visible characters; the middle of a longer text than `LONGEST` is left out."""
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
-    if text.isprintable():
-        return text
-    return visible(text).replace("\n", "\\n")
-
-
-def reason_of(error: Exception) -> str:
-    """Return the first line of a library's message, cut, or the name of an error that has none."""
-    lines = str(error).strip().splitlines()
-    if not lines:
-        return type(error).__name__
-    return lines[0][:300]
-
-
 def behind(error: BaseException) -> BaseException | None:
     """Return the error that led to ``error``, as a traceback would show it."""
     if error.__cause__ is not None or error.__suppress_context__:
@@ -351,13 +324,6 @@ def of_the_machine(error: BaseException) -> LetheError | None:
     return None
 
 
-def plural(value: int, thing: str, things: str = "") -> str:
-    """Return a count with its noun, whose plural is ``things`` or ends in s."""
-    if value == 1:
-        return f"1 {thing}"
-    return f"{value:,} {things or f'{thing}s'}"
-
-
 def near(got: object, legal: str | Iterable[str]) -> str:
     """Return a question that names the legal word to which a misspelt text is near; else an empty text."""
     if isinstance(legal, str):
@@ -379,21 +345,6 @@ def nearest(word: str, words: Collection[str], likeness: float) -> str | None:
     if not matches:
         return None
     return matches[0]
-
-
-def shortened(value: object, limit: int = 80) -> str:
-    """Return the ``repr`` of ``value`` (of a path, that of its text), cut to at most ``limit`` characters."""
-    if isinstance(value, PathLike):
-        value = str(value)
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes no integer of more than 4,300 digits
-        if isinstance(value, int):
-            return "an integer of thousands of digits"
-        return "an entry with an integer of thousands of digits"
-    if len(text) <= limit:
-        return text
-    return text[: limit - 3] + "..."
 
 
 class LibraryChanged(LetheError):

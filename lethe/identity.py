@@ -35,7 +35,7 @@ KERNELS = "lethe.instruction_set"  # decides the last bits of every number, so e
 # Modules whose edit changes no output. A closure contains every other module that it can import.
 LEFT_OUT = {
     CONFIG: "holds settings, whose resolved values count",
-    "lethe.errors": "words mistakes, after which there is no output",
+    "lethe.errors": "words mistakes, after which there is no output; what it passes on of `lethe.wording` counts",
     "lethe.progress": "shows progress",
     "lethe.registry": "finds a member by its name; the module of the member counts",
     "lethe.results.quantities": "names numbers and checks names; a stage that writes what it names lists the module",
@@ -52,6 +52,7 @@ class Sources:
         self.sources: dict[str, bytes] = {}
         self.imported: dict[str, frozenset[str]] = {}
         self.constants: dict[str, frozenset[str]] = {}
+        self.passed_on: dict[str, dict[str, str]] = {}
         self.codes: dict[tuple[str, ...], str] = {}
 
     def identity(self, *modules: str, settings: object = None, **facts: object) -> str:
@@ -167,9 +168,29 @@ class Sources:
             for alias in node.names:
                 below = f"{base}.{alias.name}"
                 if self.place(below) is None:
-                    yield base
+                    yield self._definer(base, alias.name)
                 else:
                     yield below
+
+    def _definer(self, module: str, name: str) -> str:
+        """The module that a name comes from: a left-out module passes on names of others, which count."""
+        if not _is_left_out(module) or self.place(module) is None:
+            return module
+        if module not in self.passed_on:
+            self.passed_on[module] = self._passed_on(module)
+        source = self.passed_on[module].get(name)
+        if source is None:
+            return module
+        return self._definer(source, name)
+
+    def _passed_on(self, module: str) -> dict[str, str]:
+        """The module of each name that a module imports at its top level."""
+        module_of_name = {}
+        for node in ast.parse(self.source(module)).body:
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    module_of_name[alias.asname or alias.name] = self._base(module, node)
+        return module_of_name
 
     def _base(self, module: str, node: ast.ImportFrom) -> str:
         """The absolute name of the module of a ``from`` import."""

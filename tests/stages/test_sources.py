@@ -14,6 +14,7 @@ import yaml
 from dvc.repo import Repo
 
 from lethe import config
+from lethe.identity import Sources
 from lethe.instruction_set import CHOICE, VARIABLES
 from lethe.io.label_places import ANSWERS
 from lethe.io.yaml import read_yaml
@@ -151,6 +152,14 @@ def test_every_stage_of_dvc_yaml_has_a_script_and_takes_its_own_identity():
         ]
         assert taken == ([f"{name}.${{key}}"] if "foreach" in stages[name] else [name])
     assert len((ROOT / "dvc.yaml").read_text().splitlines()) <= 300
+
+
+@pytest.mark.parametrize("stage", ["sample", "score", "compare", "report"])
+def test_the_words_of_results_count_though_the_module_of_errors_passes_them_on(stage):
+    closure = Sources(ROOT).closure(f"stages.{stage}")
+
+    assert "lethe.wording" in closure
+    assert "lethe.errors" not in closure
 
 
 @pytest.mark.slow

@@ -16,11 +16,12 @@ import pytest
 from lethe.config import read_yaml
 from lethe.config.load import parse
 from lethe.data import images
-from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, visible
+from lethe.errors import BadFile, BadParam, BadRow, MissingColumn, visible
 from lethe.io.artifacts import read_parts
 from lethe.io.logs import read_log
 from lethe.io.tables import read_arrow, read_table
 from lethe.labels.draws import read_draws
+from lethe.wording import LONGEST
 from tests.fuzz.mutations import BOMB
 from tests.lethe.io.logs.small_logs import entries, header, pack, sample
 from tests.small import ROOT
