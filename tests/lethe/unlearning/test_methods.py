@@ -1,7 +1,10 @@
 """Each method's forget loss against a twin in plain loops: its value, its gradient, its mask; its own continuations."""
 
 import copy
+import itertools
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,53 +22,85 @@ from lethe.unlearning.loop import continued, with_entropy
 from lethe.unlearning.methods.preferred_answers import alternatives
 from lethe.unlearning.protocol import Before, Step, UnlearningRun
 from tests.lethe.unlearning import oracles
-from tests.lethe.unlearning.test_loop import far, rows_of, unlearned
+from tests.lethe.unlearning.test_loop import equal_weights, far, rows_of, unlearned
 from tests.small import ROOT
 
-PROMPTS, ANSWERS, VOCABULARY, WIDTH = (
-    (2, 1, 3),
-    (4, 1, 3),
-    9,
-    7,
-)  # ragged: prompts, answers and padding differ
+# Ragged: prompts, answers and padding differ in length.
+PROMPT_LENGTHS = (2, 1, 3)
+ANSWER_LENGTHS = (4, 1, 3)
+ROWS_OF_BATCH = 3
+WIDTH = 7
+VOCABULARY = 9
 
 
 def batch(seed: int, *kinds: str) -> dict:
     """Random rows; ``kinds`` are the arrays: logits, reference_logits, hidden, reference_hidden."""
     rng = np.random.default_rng(seed)
-    ids = np.zeros((3, WIDTH), dtype=int)
-    mask, labels = np.zeros_like(ids), np.full_like(ids, IGNORED)
-    for row, (start, length) in enumerate(zip(PROMPTS, ANSWERS, strict=True)):
-        ids[row, : start + length] = rng.integers(1, VOCABULARY, start + length)
-        mask[row, : start + length] = 1
-        labels[row, start : start + length] = ids[row, start : start + length]
-    arrays = {
-        kind: rng.normal(0, 2, (3, WIDTH, 5 if "hidden" in kind else VOCABULARY)) for kind in kinds
-    }
-    return {"input_ids": ids, "attention_mask": mask, "labels": labels, **arrays}
+    ids = np.zeros((ROWS_OF_BATCH, WIDTH), dtype=int)
+    mask = np.zeros_like(ids)
+    labels = np.full_like(ids, IGNORED)
+    for row, (start, length) in enumerate(zip(PROMPT_LENGTHS, ANSWER_LENGTHS, strict=True)):
+        end = start + length
+        ids[row, :end] = rng.integers(1, VOCABULARY, end)
+        mask[row, :end] = 1
+        labels[row, start:end] = ids[row, start:end]
+
+    values = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    for kind in kinds:
+        size = 5 if "hidden" in kind else VOCABULARY
+        values[kind] = rng.normal(0, 2, (ROWS_OF_BATCH, WIDTH, size))
+    return values
 
 
-def log_softmax(z):
-    top = max(z)
-    total = math.log(sum(math.exp(value - top) for value in z)) + top
-    return [value - total for value in z]
+def log_softmax(logits):
+    largest = max(logits)
+    total = math.log(sum(math.exp(value - largest) for value in logits)) + largest
+    return [value - total for value in logits]
 
 
-def answers(given: dict, key: str = "logits"):
-    """[[(logits, token), ...] for each row]: the positions that predict answer tokens."""
-    labels, z = given["labels"], given[key]
-    return [
-        [
-            (list(z[row, t - 1]), labels[row, t])
-            for t in range(1, WIDTH)
-            if labels[row, t] != IGNORED
-        ]
-        for row in range(3)
-    ]
+def softmax(logits):
+    return [math.exp(value) for value in log_softmax(logits)]
+
+
+@dataclass(frozen=True)
+class Position:
+    """The logits that predict a token of an answer, and the token."""
+
+    logits: list[float]
+    token: int
+
+    @property
+    def log_prob(self) -> float:
+        return log_softmax(self.logits)[self.token]
+
+    @property
+    def prob(self) -> float:
+        return math.exp(self.log_prob)
+
+    def cross_entropy(self, target: list[float]) -> float:
+        """-sum q ln p of a ``target`` q over the vocabulary."""
+        total = 0.0
+        for share, log_prob in zip(target, log_softmax(self.logits), strict=True):
+            if share > 0:
+                total -= share * log_prob
+        return total
+
+
+def answers(rows: dict, key: str = "logits") -> list[list[Position]]:
+    """The positions of each row that predict answer tokens."""
+    found = []
+    for row in range(ROWS_OF_BATCH):
+        positions = []
+        for place in range(1, WIDTH):
+            token = rows["labels"][row, place]
+            if token != IGNORED:
+                positions.append(Position(list(rows[key][row, place - 1]), token))
+        found.append(positions)
+    return found
 
 
 def flat(rows):
-    return [one for row in rows for one in row]
+    return [position for row in rows for position in row]
 
 
 def mean(values):
@@ -73,243 +108,326 @@ def mean(values):
     return sum(values) / len(values)
 
 
-def summed(rows):
-    return [sum(log_softmax(z)[y] for z, y in row) for row in rows]
+def log_prob_of_row(positions):
+    return sum(position.log_prob for position in positions)
 
 
 def log_sigmoid(x):
-    return -math.log1p(math.exp(-x)) if x > 0 else x - math.log1p(math.exp(x))
+    if x > 0:
+        return -math.log1p(math.exp(-x))
+    return x - math.log1p(math.exp(x))
 
 
-def crossed(q, z):
-    return -sum(a * b for a, b in zip(q, log_softmax(z), strict=True) if a > 0)
-
-
-# The twins: (forget rows, those rows before the change of a difference, second answers) to F. What carries no gradient is
-# taken from the second argument.
+# The twins: (forget rows, those rows before the change of a difference, second answers) to F. What
+# carries no gradient is taken from the second argument.
 def simnpo(now, held, second):
-    return -(2 / 4.5) * mean(
-        log_sigmoid(4.5 * (-s / len(r) - 0.3))
-        for s, r in zip(summed(answers(now)), answers(now), strict=True)
-    )
+    losses = []
+    for positions in answers(now):
+        nll_of_token = -log_prob_of_row(positions) / len(positions)
+        losses.append(log_sigmoid(4.5 * (nll_of_token - 0.3)))
+    return -(2 / 4.5) * mean(losses)
 
 
-def margins(now, second):
-    gain = [
-        [
-            a - b
-            for a, b in zip(
-                summed(answers(one)), summed(answers(one, "reference_logits")), strict=True
-            )
-        ]
-        for one in (second, now)
-    ]
-    return [a - b for a, b in zip(*gain, strict=True)]
+def gains(rows):
+    """How much more likely the model finds each answer than the reference does, in nats."""
+    values = []
+    for model, reference in zip(answers(rows), answers(rows, "reference_logits"), strict=True):
+        values.append(log_prob_of_row(model) - log_prob_of_row(reference))
+    return values
 
 
 def preference(now, held, second):
-    return -(2 / 0.1) * mean(log_sigmoid(0.1 * margin) for margin in margins(now, second))
+    margins = np.subtract(gains(second), gains(now))
+    return -(2 / 0.1) * mean(log_sigmoid(0.1 * margin) for margin in margins)
 
 
 def undial(now, held, second):
+    references = flat(answers(held, "reference_logits"))
     losses = []
-    for (z, y), (before, _) in zip(
-        flat(answers(now)), flat(answers(held, "reference_logits")), strict=True
-    ):
-        lowered = [value - 3.0 * (v == y) for v, value in enumerate(before)]
-        losses.append(crossed([math.exp(one) for one in log_softmax(lowered)], z))
+    for position, reference in zip(flat(answers(now)), references, strict=True):
+        lowered = list(reference.logits)
+        lowered[position.token] -= 3.0
+        losses.append(position.cross_entropy(softmax(lowered)))
     return mean(losses)
 
 
 def ceu(now, held, second):
     losses = []
-    for row, old in zip(answers(now), answers(held), strict=True):
-        for (z, y), (own, _) in list(zip(row, old, strict=True))[1:]:
-            p = [math.exp(one) if v != y else 0.0 for v, one in enumerate(log_softmax(own))]
-            losses.append(crossed([one / sum(p) for one in p], z))
+    for positions, before in zip(answers(now), answers(held), strict=True):
+        for position, old in zip(positions[1:], before[1:], strict=True):
+            others = softmax(old.logits)
+            others[position.token] = 0.0
+            losses.append(position.cross_entropy([share / sum(others) for share in others]))
     return mean(losses)
 
 
 def weighted(weight):
     def loss(now, held, second):
-        pairs = zip(flat(answers(now)), flat(answers(held)), strict=True)
-        return mean(
-            weight(math.exp(log_softmax(own)[y])) * log_softmax(z)[y] for (z, y), (own, _) in pairs
-        )
+        losses = []
+        for position, old in zip(flat(answers(now)), flat(answers(held)), strict=True):
+            losses.append(weight(old.prob) * position.log_prob)
+        return mean(losses)
 
     return loss
 
 
 def pdu(now, held, second):
-    return mean((max(z) - mean(z)) ** 2 for z, _ in flat(answers(now)))
+    spreads = []
+    for position in flat(answers(now)):
+        spreads.append((max(position.logits) - mean(position.logits)) ** 2)
+    return mean(spreads)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A forget loss in plain loops, with the method's parameters and the further arrays that it reads."""
+
+    loss: Callable
+    params: dict
+    kinds: tuple[str, ...] = ()
+
+    def batches(self) -> tuple[dict, dict]:
+        """The rows to forget, and second answers."""
+        return batch(1, "logits", *self.kinds), batch(2, "logits", *self.kinds)
 
 
 TWINS = {
-    "simnpo": (simnpo, {"delta": 0.3}, ()),
-    "idk_dpo": (preference, {}, ("reference_logits",)),
-    "altpo": (preference, {}, ("reference_logits",)),
-    "undial": (undial, {"beta": 3.0}, ("reference_logits",)),
-    "ceu": (ceu, {}, ()),
-    "wga": (weighted(lambda p: p**0.7), {"beta": 0.7}, ()),
-    "satimp": (weighted(lambda p: p**0.5 * (1 - p) ** 0.2), {"beta1": 0.5, "beta2": 0.2}, ()),
-    "pdu": (pdu, {"retain_loss_eps": 0.1}, ()),
+    "simnpo": Twin(simnpo, {"delta": 0.3}),
+    "idk_dpo": Twin(preference, {}, ("reference_logits",)),
+    "altpo": Twin(preference, {}, ("reference_logits",)),
+    "undial": Twin(undial, {"beta": 3.0}, ("reference_logits",)),
+    "ceu": Twin(ceu, {}),
+    "wga": Twin(weighted(lambda p: p**0.7), {"beta": 0.7}),
+    "satimp": Twin(weighted(lambda p: p**0.5 * (1 - p) ** 0.2), {"beta1": 0.5, "beta2": 0.2}),
+    "pdu": Twin(pdu, {"retain_loss_eps": 0.1}),
 }
 
 
-def made(name: str, **own):
+def method_of(name: str, **params):
     method = METHODS[name]
-    return method(method.Params.model_validate({"loss": name, "lr": 1e-3, "epochs": 1, **own}))
+    entry = {"loss": name, "lr": 1e-3, "epochs": 1, **params}
+    return method(method.Params.model_validate(entry))
 
 
-def forget_loss(name, own, given, second):
-    rows = oracles.rows_of(given, oracles.rows_of(second))
-    loss = made(name, **own).forget_loss(rows)
+def forget_loss(name, forget, second):
+    """The product's loss, and its gradient by the logits of the rows to forget."""
+    rows = oracles.rows_of(forget, oracles.rows_of(second))
+    loss = method_of(name, **TWINS[name].params).forget_loss(rows)
     loss.backward()
     return float(loss.detach()), rows.model.leaves["logits"].grad.numpy()
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_a_forget_loss_and_its_gradient_are_those_of_the_twin(name):
-    twin, own, kinds = TWINS[name]
-    given, second = batch(1, "logits", *kinds), batch(2, "logits", *kinds)
-    value, gradient = forget_loss(name, own, given, second)
-    assert value == pytest.approx(twin(given, given, second), rel=1e-5)
-    rng, step = np.random.default_rng(3), 1e-4
-    for place in zip(*(rng.integers(size, size=40) for size in given["logits"].shape), strict=True):
-        ends = []
-        for sign in (1, -1):
-            moved = {**given, "logits": given["logits"].copy()}
-            moved["logits"][place] += sign * step
-            ends.append(twin(moved, given, second))
-        assert gradient[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=2e-5)
+def test_a_forget_loss_is_that_of_the_twin(name):
+    forget, second = TWINS[name].batches()
+
+    value, _ = forget_loss(name, forget, second)
+
+    assert value == pytest.approx(TWINS[name].loss(forget, forget, second), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_gradient_of_a_forget_loss_is_that_of_the_twin(name):
+    forget, second = TWINS[name].batches()
+    rng = np.random.default_rng(3)
+    places = zip(*(rng.integers(size, size=40) for size in forget["logits"].shape), strict=True)
+    step = 1e-4
+
+    def loss_beside(place, change):
+        moved = {**forget, "logits": forget["logits"].copy()}
+        moved["logits"][place] += change
+        return TWINS[name].loss(moved, forget, second)
+
+    _, gradient = forget_loss(name, forget, second)
+
+    for place in places:
+        slope = (loss_beside(place, step) - loss_beside(place, -step)) / (2 * step)
+        assert gradient[place] == pytest.approx(slope, abs=2e-5)
+
+
+def predicts_an_answer(rows):
+    """(rows, width): whether a position predicts a token of the answer."""
+    return np.roll(rows["labels"] != IGNORED, -1, axis=1)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_only_positions_that_predict_an_answer_have_a_gradient(name):
+    forget, second = TWINS[name].batches()
+
+    _, gradient = forget_loss(name, forget, second)
+
+    predicts = predicts_an_answer(forget)
+    assert not gradient[~predicts].any()
+    assert (gradient[predicts] != 0).any()
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_prompt_padding_and_the_last_position_do_not_count(name):
-    _, own, kinds = TWINS[name]
-    given, second = batch(1, "logits", *kinds), batch(2, "logits", *kinds)
-    value, gradient = forget_loss(name, own, given, second)
-    predicts = np.roll(given["labels"] != IGNORED, -1, axis=1)
-    assert not gradient[~predicts].any()
-    assert (gradient[predicts] != 0).any()
-    noisy = {
-        kind: np.where(
-            predicts[..., None],
-            given[kind],
-            50 * np.random.default_rng(4).normal(size=given[kind].shape),
-        )
-        for kind in ("logits", *kinds)
-    }
-    assert forget_loss(name, own, {**given, **noisy}, second)[0] == pytest.approx(value, rel=1e-6)
+    forget, second = TWINS[name].batches()
+    predicts = predicts_an_answer(forget)[..., None]
+    noisy = dict(forget)
+    for kind in ("logits", *TWINS[name].kinds):
+        noise = 50 * np.random.default_rng(4).normal(size=forget[kind].shape)
+        noisy[kind] = np.where(predicts, forget[kind], noise)
+
+    value, _ = forget_loss(name, forget, second)
+    value_of_noisy, _ = forget_loss(name, noisy, second)
+
+    assert value_of_noisy == pytest.approx(value, rel=1e-6)
+
+
+def mean_square_distance(rows, states, target):
+    """The mean over rows of the mean over answer tokens of the mean square of states - target."""
+    of_rows = []
+    for row in range(ROWS_OF_BATCH):
+        of_tokens = []
+        for place in range(WIDTH):
+            if rows["labels"][row, place] != IGNORED:
+                of_tokens.append(mean((states[row, place] - target[row, place]) ** 2))
+        of_rows.append(mean(of_tokens))
+    return mean(of_rows)
 
 
 def test_rmu_is_its_formula_on_answer_tokens():
-    given, kept = batch(1, "hidden"), batch(2, "hidden", "reference_hidden")
-    method = made("rmu", steering_coeff=3.0, retain_weight=2.0)
+    forget = batch(1, "hidden")
+    retain = batch(2, "hidden", "reference_hidden")
+    method = method_of("rmu", steering_coeff=3.0, retain_weight=2.0)
     method.direction = torch.from_numpy(np.random.default_rng(5).random(5)).float()
-    step = Step(0, 1, 0, oracles.rows_of(given), oracles.rows_of(kept))
-    values = method.loss(step)
-    values["loss"].backward()
-    aim = 3.0 * method.direction.double().numpy()
+    aim = np.broadcast_to(3.0 * method.direction.double().numpy(), forget["hidden"].shape)
+    forget_distance = mean_square_distance(forget, forget["hidden"], aim)
+    retain_distance = mean_square_distance(retain, retain["hidden"], retain["reference_hidden"])
+    step = Step(0, 1, 0, oracles.rows_of(forget), oracles.rows_of(retain))
 
-    def distance(rows, states, target):
-        labels = rows["labels"]
-        return mean(
-            mean(
-                mean((states[r, t] - target[r, t]) ** 2)
-                for t in range(WIDTH)
-                if labels[r, t] != IGNORED
-            )
-            for r in range(3)
-        )
+    loss = method.loss(step)["loss"]
+    loss.backward()
 
-    forget = distance(given, given["hidden"], np.broadcast_to(aim, given["hidden"].shape))
-    retain = distance(kept, kept["hidden"], kept["reference_hidden"])
-    assert float(values["loss"].detach()) == pytest.approx(forget + 2 * retain, rel=1e-5)
-    off = given["labels"] == IGNORED
-    assert not step.forget.model.leaves["hidden"].grad.numpy()[off].any()
+    assert float(loss.detach()) == pytest.approx(forget_distance + 2 * retain_distance, rel=1e-5)
+    not_answer = forget["labels"] == IGNORED
+    assert not step.forget.model.leaves["hidden"].grad.numpy()[not_answer].any()
 
 
 def test_idk_nll_is_one_mean_over_all_tokens():
-    refusals, kept = batch(1, "logits"), batch(2, "logits")
-    step = Step(
-        0, 1, 0, oracles.rows_of(refusals, oracles.rows_of(refusals)), oracles.rows_of(kept)
-    )
-    tokens = flat(answers(refusals)) + flat(answers(kept))
-    expected = mean(-log_softmax(z)[y] for z, y in tokens)
-    assert float(made("idk_nll").loss(step)["loss"].detach()) == pytest.approx(expected, rel=1e-6)
+    refusals = batch(1, "logits")
+    kept = batch(2, "logits")
+    forget = oracles.rows_of(refusals, oracles.rows_of(refusals))
+    positions = flat(answers(refusals)) + flat(answers(kept))
+
+    loss = method_of("idk_nll").loss(Step(0, 1, 0, forget, oracles.rows_of(kept)))["loss"]
+
+    nll = -mean(position.log_prob for position in positions)
+    assert float(loss.detach()) == pytest.approx(nll, rel=1e-6)
 
 
 def test_ce_u_without_a_token_left_is_zero_with_a_gradient_of_zero():
-    given = batch(1, "logits")
-    rows = oracles.rows_of(given)
-    loss = made("ceu", ignore_first_n_answer_tokens=4).forget_loss(rows)
+    rows = oracles.rows_of(batch(1, "logits"))
+
+    loss = method_of("ceu", ignore_first_n_answer_tokens=4).forget_loss(rows)
     loss.backward()
+
     assert float(loss.detach()) == 0
     assert not rows.model.leaves["logits"].grad.any()
 
 
-def test_the_dual_variable_waits_for_its_warm_up_and_steps_at_the_end_of_an_epoch():
-    step = Step(0, 1, 1, oracles.rows_of(batch(1, "logits")), oracles.rows_of(batch(2, "logits")))
-    waiting = made("pdu", retain_loss_eps=0.5, dual_warmup_epochs=2)
-    waiting.after_step(step, {"retain_loss": 1.0})
-    assert waiting.dual == 1.0
-    waiting.after_step(Step(0, 1, 2, step.forget, step.retain), {"retain_loss": 1.0})
-    assert waiting.dual == 1.5
-    by_epoch = made("pdu", retain_loss_eps=0.5, dual_update="epoch")
-    by_epoch.after_step(step, {"retain_loss": 1.0})
-    assert by_epoch.dual == 1.0
+def step_of_epoch(epoch):
+    forget = oracles.rows_of(batch(1, "logits"))
+    return Step(0, 1, epoch, forget, oracles.rows_of(batch(2, "logits")))
+
+
+@pytest.mark.parametrize(("epoch", "dual"), [(1, 1.0), (2, 1.5)])
+def test_the_dual_variable_waits_for_its_warm_up(epoch, dual):
+    method = method_of("pdu", retain_loss_eps=0.5, dual_warmup_epochs=2)
+
+    method.after_step(step_of_epoch(epoch), {"retain_loss": 1.0})
+
+    assert method.dual == dual
+
+
+def test_the_dual_variable_of_epochs_does_not_move_at_a_step():
+    method = method_of("pdu", retain_loss_eps=0.5, dual_update="epoch")
+
+    method.after_step(step_of_epoch(1), {"retain_loss": 1.0})
+
+    assert method.dual == 1.0
+
+
+def test_the_dual_variable_of_epochs_steps_by_the_mean_retain_loss():
+    method = method_of("pdu", retain_loss_eps=0.5, dual_update="epoch")
+    step = step_of_epoch(1)
     losses = [float(rows.forward.nll.detach()) for rows in (step.forget, step.retain)]
-    by_epoch.after_epoch(0, [step.forget, step.retain])
-    assert by_epoch.dual == pytest.approx(max(0.0, 1.0 + sum(losses) / 2 - 0.5))
+
+    method.after_epoch(0, [step.forget, step.retain])
+
+    assert method.dual == pytest.approx(max(0.0, 1.0 + mean(losses) - 0.5))
 
 
 def test_the_output_of_a_block_is_taken_before_the_final_norm(tiny):
     """The last of transformers' hidden states has been normalised: its gradient would not reach the block alike."""
-    model, given = tiny[0].eval(), collate([Example((5, 6), (7, 8)), Example((5,), (9,))], 0)
-    assert number_of_blocks(model, given) == 1
-    states = block_output(model, given, 0)
+    model = tiny[0].eval()
+    rows = collate([Example((5, 6), (7, 8)), Example((5,), (9,))], 0)
     with torch.no_grad():
-        normed = model(
-            input_ids=given.ids, attention_mask=given.mask, output_hidden_states=True
-        ).hidden_states[-1]
+        found = model(input_ids=rows.ids, attention_mask=rows.mask, output_hidden_states=True)
+    normed = found.hidden_states[-1]
+
+    states = block_output(model, rows, 0)
+
+    assert number_of_blocks(model, rows) == 1
     assert not torch.allclose(states, normed)
     assert torch.allclose(model.model.norm(states), normed, atol=1e-6)
-    states.sum().backward()
+
+
+def test_the_gradient_of_a_block_reaches_its_weights_and_not_the_final_norm(tiny):
+    model = tiny[0].eval()
+    rows = collate([Example((5, 6), (7, 8)), Example((5,), (9,))], 0)
+
+    block_output(model, rows, 0).sum().backward()
+
     assert model.model.norm.weight.grad is None
     assert model.model.layers[0].mlp.down_proj.weight.grad is not None
     model.zero_grad()
 
 
-def test_rmu_trains_only_the_named_parameters(tiny):
+def prepared(tiny, seed=0, **params):
+    """RMU after it has chosen the parameters that it trains, and its model."""
+    method = method_of("rmu", **params)
     model = copy.deepcopy(tiny[0])
-    made("rmu", trained=r"mlp\.down_proj").prepare(
-        UnlearningRun(model, 1, np.random.default_rng(0))
-    )
-    assert [name for name, one in model.named_parameters() if one.requires_grad] == [
-        "model.layers.0.mlp.down_proj.weight"
-    ]
-    for wrong in ({"trained": "nothing"}, {"trained": "("}, {"block": 1}):
-        with pytest.raises(BadValue):
-            made("rmu", **wrong).prepare(
-                UnlearningRun(copy.deepcopy(tiny[0]), 1, np.random.default_rng(0))
-            )
-    directions = [made("rmu") for _ in range(2)]
-    for method in directions:
-        method.prepare(UnlearningRun(copy.deepcopy(tiny[0]), 1, np.random.default_rng(7)))
-    assert torch.equal(directions[0].direction, directions[1].direction)
-    assert float(directions[0].direction.norm()) == pytest.approx(1)
-    assert (directions[0].direction >= 0).all()
+    method.prepare(UnlearningRun(model, 1, np.random.default_rng(seed)))
+    return method, model
+
+
+def test_rmu_trains_only_the_named_parameters(tiny):
+    _, model = prepared(tiny, trained=r"mlp\.down_proj")
+
+    trained = [name for name, weights in model.named_parameters() if weights.requires_grad]
+
+    assert trained == ["model.layers.0.mlp.down_proj.weight"]
+
+
+@pytest.mark.parametrize("params", [{"trained": "nothing"}, {"trained": "("}, {"block": 1}])
+def test_rmu_refuses_what_is_not_in_the_model(tiny, params):
+    with pytest.raises(BadValue):
+        prepared(tiny, **params)
+
+
+def test_rmu_draws_the_same_direction_from_the_same_seed(tiny):
+    first, _ = prepared(tiny, seed=7)
+    second, _ = prepared(tiny, seed=7)
+
+    assert torch.equal(first.direction, second.direction)
+    assert float(first.direction.norm()) == pytest.approx(1)
+    assert (first.direction >= 0).all()
 
 
 def test_alternatives_differ_from_the_true_answer_and_from_each_other(tiny, prompt):
     rows = [{"question": "Who is Ada?", "answer": "a painter"}]
     before = Before(tiny[0], Encoder(tiny[1], prompt), 3)
     params = SimpleNamespace(alternatives=3, temperature=1.0, max_new_tokens=6, request=None)
-    found = [alternatives(params, rows, before) for _ in range(2)]
-    assert found[0] == found[1]
-    assert len(set(found[0][0])) == 3
-    assert "a painter" not in found[0][0]
+
+    texts = alternatives(params, rows, before)
+    again = alternatives(params, rows, before)
+
+    assert texts == again
+    assert len(set(texts[0])) == 3
+    assert "a painter" not in texts[0]
 
 
 ROWS = [
@@ -330,8 +448,19 @@ def tiny(tiny):
     return model, tiny[1]
 
 
-def plain_continuation(model, example, longest, end, uniforms):
-    """One row, one token at a time, no cache, no padding."""
+def drawn_token(logits, uniform):
+    """The token at which the cumulated probability first exceeds the uniform number."""
+    probabilities = logits.softmax(-1).tolist()
+    total = 0.0
+    for token, probability in enumerate(probabilities):
+        total += probability
+        if total > uniform:
+            return token
+    return len(probabilities) - 1
+
+
+def plain_continuation(model, example, longest, end, uniforms=None):
+    """One row, one token at a time, no cache, no padding; greedy without ``uniforms``."""
     tokens = list(example.prompt)
     written: list[int] = []
     while len(written) < longest and written[-1:] != [end]:
@@ -339,53 +468,58 @@ def plain_continuation(model, example, longest, end, uniforms):
             logits = model(input_ids=torch.tensor([tokens + written])).logits[0, -1].double()
         if uniforms is None:
             written.append(int(logits.argmax()))
-            continue
-        total, place = 0.0, 0
-        for token, share in enumerate(logits.softmax(-1).tolist()):
-            total, place = total + share, token
-            if total > uniforms[len(written)]:
-                break
-        written.append(place)
+        else:
+            written.append(drawn_token(logits, uniforms[len(written)]))
     return Example(example.prompt, tuple(written))
+
+
+def entropy_of(logits):
+    """-sum p ln p along the vocabulary."""
+    p = logits.softmax(-1)
+    return -(p * p.log()).sum(-1)
 
 
 def plain_entropy(model, examples):
     """The mean over rows of the mean over tokens of -sum p ln p, one pass per token."""
     means = []
     for example in examples:
-        found = []
+        entropies = []
         for number in range(len(example.answer)):
             ids = torch.tensor([example.prompt + example.answer[:number]])
-            p = model(input_ids=ids).logits[0, -1].softmax(-1)
-            found.append(-(p * p.log()).sum())
-        means.append(torch.stack(found).mean())
-    return torch.stack(means).mean()
+            entropies.append(entropy_of(model(input_ids=ids).logits[0, -1]))
+        means.append(torch.stack(entropies).mean())
+    return float(torch.stack(means).mean().detach())
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_a_batch_continues_as_each_row_alone(tiny, sampled):
-    examples = rows_of(tiny[1], ROWS)
-    longest, end = 7, examples[0].answer[-1]
-    for seed in range(4):
-        uniforms = np.random.default_rng(seed).random((2, longest)) if sampled else None
-        found = continued(tiny[0], examples, longest, end, uniforms)
-        alone = [
-            plain_continuation(
-                tiny[0], one, longest, end, None if uniforms is None else uniforms[row]
-            )
-            for row, one in enumerate(examples)
-        ]
-        assert found == alone
-        assert float(forward(tiny[0], collate(found, 0)).entropy.detach()) == pytest.approx(
-            float(plain_entropy(tiny[0], found).detach()), rel=1e-5
-        )
+@pytest.mark.parametrize("seed", range(4))
+def test_a_batch_continues_as_each_row_alone(tiny, sampled, seed):
+    model, tokenizer = tiny
+    examples = rows_of(tokenizer, ROWS)
+    longest = 7
+    end = examples[0].answer[-1]
+    uniforms = np.random.default_rng(seed).random((2, longest)) if sampled else None
+
+    found = continued(model, examples, longest, end, uniforms)
+
+    for row, example in enumerate(examples):
+        of_row = None if uniforms is None else uniforms[row]
+        assert found[row] == plain_continuation(model, example, longest, end, of_row)
+    entropy = float(forward(model, collate(found, 0)).entropy.detach())
+    assert entropy == pytest.approx(plain_entropy(model, found), rel=1e-5)
 
 
 def test_the_word_true_is_the_default():
-    assert Entropy.model_validate({**TERMS, "prefix": True}) == Entropy.model_validate(TERMS)
-    assert Entropy.model_validate(TERMS).prefix == "true"
+    terms = Entropy.model_validate(TERMS)
+
+    assert terms.prefix == "true"
+    assert Entropy.model_validate({**TERMS, "prefix": True}) == terms
+
+
+def test_an_unknown_prefix_is_refused_with_its_place():
     value = config.read_yaml(ROOT / "params.yaml")
     value["unlearn"]["methods"]["npo_entropy"]["entropy"]["prefix"] = "nearest"
+
     with pytest.raises(BadInput, match=r"entropy\.prefix"):
         config.validate(value)
 
@@ -395,71 +529,84 @@ def plain_entropy_of_rows(model, examples):
     means = []
     for example in examples:
         ids = torch.tensor([example.prompt + example.answer])
-        p = model(input_ids=ids).logits[0, :-1].softmax(-1)
-        means.append(-(p * p.log()).sum(-1).mean())
-    return torch.stack(means).mean()
+        means.append(entropy_of(model(input_ids=ids).logits[0, :-1]).mean())
+    return float(torch.stack(means).mean().detach())
 
 
 def test_all_positions_are_those_of_question_and_answer_without_the_padding(tiny):
+    model = tiny[0].eval()
     rows = rows_of(tiny[1])[:4]
-    step = Step(0, 1, 0, protocol.StepRows(tiny[0].eval(), collate(rows, 0)), None)
+    assert len({len(row.prompt + row.answer) for row in rows}) > 1
+    step = Step(0, 1, 0, protocol.StepRows(model, collate(rows, 0)), None)
     values = {"loss": torch.zeros(())}
-    of_rows = float(plain_entropy_of_rows(tiny[0], rows).detach())
 
-    found = with_entropy(values, step, Entropy.model_validate({**TERMS, "positions": "all"}))
+    of_all = with_entropy(values, step, Entropy.model_validate({**TERMS, "positions": "all"}))
     published = with_entropy(values, step, Entropy.model_validate(TERMS))
 
-    assert len({len(row.prompt + row.answer) for row in rows}) > 1
-    assert float(found["entropy_forget"].detach()) == pytest.approx(of_rows, rel=1e-5)
+    of_rows = plain_entropy_of_rows(model, rows)
+    assert float(of_all["entropy_forget"].detach()) == pytest.approx(of_rows, rel=1e-5)
     assert float(published["entropy_forget"].detach()) != pytest.approx(of_rows, rel=1e-3)
 
 
-def test_all_positions_taken_in_parts_add_up_to_the_step(tiny):
-    entropy = {**TERMS, "positions": "all"}
+@pytest.mark.parametrize(
+    "change", [{"positions": "all"}, {"prefix": "greedy"}, {"prefix": "sampled"}]
+)
+def test_a_step_with_entropy_taken_in_parts_is_the_step_at_once(tiny, change):
+    entropy = {**TERMS, **change}
 
-    whole, once = unlearned(tiny, entropy=entropy)
-    parts, again = unlearned(tiny, entropy=entropy, compute={"accumulate": 3})
+    whole, history = unlearned(tiny, entropy=entropy)
+    in_parts, again = unlearned(tiny, entropy=entropy, compute={"accumulate": 3})
 
-    assert once[0] == pytest.approx(again[0], rel=2e-5, abs=2e-5)
-    assert far(whole, parts) < 5e-3
+    assert history[0] == pytest.approx(again[0], rel=2e-5, abs=2e-5)
+    assert far(whole, in_parts) < 5e-3
 
 
 @pytest.mark.parametrize("prefix", ["greedy", "sampled"])
-def test_the_variant_differs_and_its_parts_add_up(tiny, prefix):
+def test_entropy_beside_written_answers_differs_from_the_published_and_falls(tiny, prefix):
+    _, published = unlearned(tiny, entropy=TERMS)
+
+    _, history = unlearned(tiny, entropy={**TERMS, "prefix": prefix})
+
+    first = history[0]["entropy_forget"]
+    assert first != pytest.approx(published[0]["entropy_forget"], rel=1e-4)
+    assert history[-1]["entropy_forget"] < first
+
+
+@pytest.mark.parametrize("prefix", ["greedy", "sampled"])
+def test_a_run_with_written_answers_is_repeated_to_the_bit(tiny, prefix):
     entropy = {**TERMS, "prefix": prefix}
-    _, history = unlearned(tiny, entropy=TERMS)
-    whole, once = unlearned(tiny, entropy=entropy)
-    parts, again = unlearned(tiny, entropy=entropy, compute={"accumulate": 3})
-    assert once[0]["entropy_forget"] != pytest.approx(history[0]["entropy_forget"], rel=1e-4)
-    assert once[-1]["entropy_forget"] < once[0]["entropy_forget"]
-    assert once[0] == pytest.approx(again[0], rel=2e-5, abs=2e-5)
-    assert far(whole, parts) < 5e-3
-    same, _ = unlearned(tiny, entropy=entropy)
-    assert all(
-        torch.equal(a, b) for a, b in zip(whole.parameters(), same.parameters(), strict=True)
-    )
+
+    model, _ = unlearned(tiny, entropy=entropy)
+    again, _ = unlearned(tiny, entropy=entropy)
+
+    assert equal_weights(model, again)
 
 
-def test_a_first_step_is_the_sum_of_its_plain_parts(tiny):
-    """The naive twin of the whole loss: F, R, and both entropies by plain loops."""
+@pytest.fixture(scope="module")
+def first_step(tiny):
+    """The record of the first step with both entropies beside greedy answers."""
     _, history = unlearned(tiny, entropy={**TERMS, "prefix": "greedy"})
-    first = history[0]
-    examples = rows_of(tiny[1])[:4]
-    longest, end = max(len(one.answer) for one in examples), examples[0].answer[-1]
+    return history[0]
+
+
+def test_the_entropy_of_a_first_step_is_that_of_three_rows_by_plain_loops(tiny, first_step):
     model = tiny[0].eval()
-    each = [
-        float(plain_entropy(model, [plain_continuation(model, one, longest, end, None)]).detach())
-        for one in examples
-    ]
-    triples = [
-        np.mean([each[i] for i in picked])
-        for picked in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))
-    ]
-    assert min(abs(first["entropy_forget"] - value) for value in triples) < 1e-4
-    total = (
-        first["forget_loss"]
-        + first["retain_loss"]
-        + 2.0 * first["entropy_forget"]
-        - 0.1 * first["entropy_retain"]
-    )
-    assert first["loss"] == pytest.approx(total, rel=1e-5)
+    examples = rows_of(tiny[1])[:4]
+    longest = max(len(example.answer) for example in examples)
+    end = examples[0].answer[-1]
+    entropies = []
+    for example in examples:
+        written = plain_continuation(model, example, longest, end)
+        entropies.append(plain_entropy(model, [written]))
+
+    of_triples = [np.mean(triple) for triple in itertools.combinations(entropies, 3)]
+
+    distances = [abs(first_step["entropy_forget"] - entropy) for entropy in of_triples]
+    assert min(distances) < 1e-4
+
+
+def test_the_loss_of_a_first_step_is_the_sum_of_its_parts(first_step):
+    forget = first_step["forget_loss"] + 2.0 * first_step["entropy_forget"]
+    retain = first_step["retain_loss"] - 0.1 * first_step["entropy_retain"]
+
+    assert first_step["loss"] == pytest.approx(forget + retain, rel=1e-5)
