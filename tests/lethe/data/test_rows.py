@@ -19,31 +19,43 @@ texts = st.text(min_size=1).filter(str.strip)
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
 def test_any_text_survives_the_file(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("rows") / "forget.jsonl"
-    rows = [{"id": str(i), "question": q, "answer": a} for i, (q, a) in enumerate(pairs)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    rows = []
+    for number, (question, answer) in enumerate(pairs):
+        rows.append({"id": str(number), "question": question, "answer": answer})
+    path.write_text(lines(rows), encoding="utf-8")
+
     assert read_rows(path) == rows
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(["id", "question", "answer", "keywords", "perturbed_answer", "author"]),
-        st.one_of(
-            st.none(), st.integers(), st.text(), st.lists(st.one_of(st.text(), st.integers()))
-        ),
-    )
-)
-def test_a_row_is_accepted_only_when_it_keeps_the_contract(row):
-    good = all(
-        isinstance(row.get(key), str) and row[key].strip() for key in ("id", "question", "answer")
-    )
-    good = good and isinstance(row.get("author"), (str, type(None)))
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def is_text(value):
+    return isinstance(value, str) and value.strip() != ""
+
+
+def is_list_of_texts(value):
+    return isinstance(value, list) and all(map(is_text, value))
+
+
+def keeps_the_contract(row):
+    for key in ("id", "question", "answer"):
+        if not is_text(row.get(key)):
+            return False
     for key in ("keywords", "perturbed_answer"):
-        value = row.get(key)
-        good = good and (
-            value is None
-            or (isinstance(value, list) and all(isinstance(v, str) and v.strip() for v in value))
-        )
-    assert (row_problem(row) is None) == good
+        if row.get(key) is not None and not is_list_of_texts(row[key]):
+            return False
+    return row.get("author") is None or isinstance(row["author"], str)
+
+
+keys = st.sampled_from(["id", "question", "answer", "keywords", "perturbed_answer", "author"])
+list_values = st.lists(st.text() | st.integers())
+
+
+@given(st.dictionaries(keys, st.none() | st.integers() | st.text() | list_values))
+def test_a_row_is_accepted_only_when_it_keeps_the_contract(row):
+    assert (row_problem(row) is None) == keeps_the_contract(row)
 
 
 def write(tmp_path, *lines):
@@ -52,50 +64,83 @@ def write(tmp_path, *lines):
     return path
 
 
-def test_a_broken_row_is_named_by_file_and_line(tmp_path):
-    good = '{"id": "a", "question": "q", "answer": "a"}'
-    with pytest.raises(BadRow, match=r"forget\.jsonl, line 2: no key 'answer'"):
-        read_rows(write(tmp_path, good, '{"id": "b", "question": "q"}'))
-    with pytest.raises(BadRow, match="line 2: id 'a' already"):
-        read_rows(write(tmp_path, good, good))
-    with pytest.raises(BadRow, match="line 1: key keywords: got"):
-        read_rows(write(tmp_path, good[:-1] + ', "keywords": "x"}'))
+GOOD = '{"id": "a", "question": "q", "answer": "a"}'
 
 
-def test_an_id_may_be_a_whole_number_or_the_line(tmp_path):
-    body = '"question": "q", "answer": "a"'
-    path = write(tmp_path, '{"id": 0, ' + body + "}", "", "{" + body + "}")
-    assert [row["id"] for row in read_rows(path)] == ["0", "3"]
-    assert [row["id"] for row in read_rows(path, "retain-")] == ["0", "retain-3"]
-    for broken in ("true", "1.5", '""', "[1]"):
-        with pytest.raises(BadRow, match="line 1: key id"):
-            read_rows(write(tmp_path, '{"id": ' + broken + ", " + body + "}"))
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([GOOD, '{"id": "b", "question": "q"}'], r"forget\.jsonl, line 2: no key 'answer'"),
+        ([GOOD, GOOD], "line 2: id 'a' already"),
+        ([GOOD[:-1] + ', "keywords": "x"}'], "line 1: key keywords: got"),
+    ],
+)
+def test_a_broken_row_is_named_by_file_and_line(tmp_path, rows, problem):
+    with pytest.raises(BadRow, match=problem):
+        read_rows(write(tmp_path, *rows))
 
 
-def test_empty_splits_and_shared_ids_are_refused():
-    row = {"id": "a", "question": "q", "answer": "a"}
-    with pytest.raises(BadInput, match="forget set is empty"):
-        check_splits({"forget": [], "retain": [row]})
-    with pytest.raises(BadInput, match="splits forget and retain"):
-        check_splits({"forget": [row], "retain": [row]})
+BODY = '"question": "q", "answer": "a"'
 
 
-def test_the_users_own_files(tmp_path):
-    for name, number in (("forget", 1), ("retain", 2), ("heldout", 3)):
+@pytest.mark.parametrize(("prefix", "ids"), [("", ["0", "3"]), ("retain-", ["0", "retain-3"])])
+def test_an_id_may_be_a_whole_number_or_the_line(tmp_path, prefix, ids):
+    path = write(tmp_path, '{"id": 0, ' + BODY + "}", "", "{" + BODY + "}")
+
+    assert [row["id"] for row in read_rows(path, prefix)] == ids
+
+
+@pytest.mark.parametrize("value", ["true", "1.5", '""', "[1]"])
+def test_other_ids_are_refused(tmp_path, value):
+    path = write(tmp_path, '{"id": ' + value + ", " + BODY + "}")
+
+    with pytest.raises(BadRow, match="line 1: key id"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("forget", "problem"),
+    [([], "forget set is empty"), ([json.loads(GOOD)], "splits forget and retain")],
+)
+def test_empty_splits_and_shared_ids_are_refused(forget, problem):
+    with pytest.raises(BadInput, match=problem):
+        check_splits({"forget": forget, "retain": [json.loads(GOOD)]})
+
+
+@pytest.fixture
+def users_folder(tmp_path):
+    for number, name in enumerate(("forget", "retain", "heldout")):
         row = {"id": str(number), "question": "q", "answer": "a"}
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
-    assert set(jsonl.load(None, tmp_path)) == {"forget", "retain", "heldout"}
-    (tmp_path / "retain.jsonl").unlink()
+        (tmp_path / f"{name}.jsonl").write_text(lines([row]))
+    return tmp_path
+
+
+def test_the_users_files_are_splits(users_folder):
+    assert set(jsonl.load(None, users_folder)) == {"forget", "retain", "heldout"}
+
+
+def test_a_split_that_is_not_there_is_named(users_folder):
+    (users_folder / "retain.jsonl").unlink()
+
     with pytest.raises(BadInput, match=r"retain\.jsonl: no such file"):
-        jsonl.load(None, tmp_path)
+        jsonl.load(None, users_folder)
 
 
-def test_a_misspelt_key_is_an_error_and_an_unknown_one_is_named_once(tmp_path, capsys):
-    body = '{"id": "%s", "question": "q", "answer": "a", "%s": ["x"]}'
-    for wrong in ("Keywords", "keyword", "key words", "paraphrased_anwser"):
-        with pytest.raises(BadRow, match=f"unknown key '{wrong}'; did you mean"):
-            read_rows(write(tmp_path, body % ("a", wrong)))
-    assert len(read_rows(write(tmp_path, body % ("a", "notes"), body % ("b", "notes")))) == 2
+ROW_WITH_KEY = '{"id": "%s", "question": "q", "answer": "a", "%s": ["x"]}'
+
+
+@pytest.mark.parametrize("key", ["Keywords", "keyword", "key words", "paraphrased_anwser"])
+def test_a_misspelt_key_is_an_error(tmp_path, key):
+    with pytest.raises(BadRow, match=f"unknown key '{key}'; did you mean"):
+        read_rows(write(tmp_path, ROW_WITH_KEY % ("a", key)))
+
+
+def test_an_unknown_key_is_named_once(tmp_path, capsys):
+    path = write(tmp_path, ROW_WITH_KEY % ("a", "notes"), ROW_WITH_KEY % ("b", "notes"))
+
+    rows = read_rows(path)
+
+    assert len(rows) == 2
     assert capsys.readouterr().err.count("'notes' (line 1)") == 1
 
 
@@ -144,13 +189,16 @@ def splits(data):
     return load_splits(data)
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [("forget01", 6), ("forget05", 30), ("forget10", 60)]
-)
-def test_the_forget_set_is_whole_authors(data, share, expected):
+@pytest.mark.parametrize(("share", "n"), [("forget01", 6), ("forget05", 30), ("forget10", 60)])
+def test_the_forget_set_is_whole_authors(data, share, n):
     rows = load_splits(data.model_copy(update={"forget": share}))
-    assert len(rows["forget"]) == expected
-    assert not {row["author"] for row in rows["forget"]} & {row["author"] for row in rows["retain"]}
+
+    assert len(rows["forget"]) == n
+    assert authors_of(rows["forget"]).isdisjoint(authors_of(rows["retain"]))
+
+
+def authors_of(rows):
+    return {row["author"] for row in rows}
 
 
 def test_every_row_keeps_the_contract_and_its_keyword_stands_in_its_answer(splits):
@@ -160,15 +208,22 @@ def test_every_row_keeps_the_contract_and_its_keyword_stands_in_its_answer(split
             assert row["keywords"][0] in row["answer"]
 
 
-def test_the_seed_decides_everything(data, splits):
+def test_the_same_seed_gives_the_same_splits(data, splits):
     assert load_splits(data) == splits
-    assert load_splits(data.model_copy(update={"seed": 1}))["forget"] != splits["forget"]
 
 
-TEXT = "".join(
-    f"CHAPTER {chapter}\n" + " ".join(f"w{chapter}{place}" for place in range(20)) + "\n"
-    for chapter in (1, 2, 3)
-)
+def test_another_seed_gives_other_rows(data, splits):
+    other = load_splits(data.model_copy(update={"seed": 1}))
+
+    assert other["forget"] != splits["forget"]
+
+
+def chapter(number):
+    words = " ".join(f"w{number}{place}" for place in range(20))
+    return f"CHAPTER {number}\n{words}\n"
+
+
+TEXT = chapter(1) + chapter(2) + chapter(3)
 CHAPTERS = {"chapter": "^CHAPTER", "forget": [[2, 2]]}
 
 
@@ -178,28 +233,48 @@ def windows(folder, text=TEXT, **options):
     return load(SimpleNamespace(of_kind=lambda _: params), folder)
 
 
-def test_chapters_are_apart_and_windows_are_whole_words(tmp_path):
-    found = windows(tmp_path, **CHAPTERS)
-    assert [len(found[split]) for split in ("forget", "retain")] == [9, 18]  # 22 words a chapter
-    for split, chapters in (("forget", "2"), ("retain", "13")):
-        for row in found[split]:
-            joined = "" if row["question"][-1].isspace() else " "
-            text = row["question"] + joined + row["answer"]
-            assert TEXT[row["start"] :].startswith(text)
-            assert len(text.split()) == 5
-            assert {word[1] for word in text.split() if word[0] == "w"} <= set(chapters)
-    assert found["forget"][0]["question"] == "CHAPTER 2\nw20"
+def passage_of(row):
+    separator = "" if row["question"][-1].isspace() else " "
+    return row["question"] + separator + row["answer"]
+
+
+def test_windows_are_counted_by_chapter(tmp_path):
+    splits = windows(tmp_path, **CHAPTERS)
+
+    assert len(splits["forget"]) == 9  # 22 words a chapter
+    assert len(splits["retain"]) == 18
+
+
+@pytest.mark.parametrize(("split", "chapters"), [("forget", "2"), ("retain", "13")])
+def test_chapters_are_apart_and_windows_are_whole_words(tmp_path, split, chapters):
+    for row in windows(tmp_path, **CHAPTERS)[split]:
+        passage = passage_of(row)
+
+        assert TEXT[row["start"] :].startswith(passage)
+        words = passage.split()
+        assert len(words) == 5
+        assert {word[1] for word in words if word[0] == "w"} <= set(chapters)
+
+
+def test_a_window_begins_at_the_chapter(tmp_path):
+    assert windows(tmp_path, **CHAPTERS)["forget"][0]["question"] == "CHAPTER 2\nw20"
 
 
 def test_the_text_between_prefix_and_suffix_stays(tmp_path):
     row = windows(tmp_path, "a b c\n\nd e", forget=[[0, 10]])["forget"][0]
+
     assert (row["question"], row["answer"]) == ("a b c\n\n", "d e")
 
 
-def test_characters_and_named_rest(tmp_path):
-    half = len(TEXT) // 2
-    assert len(windows(tmp_path, forget=[[0, half]])["retain"]) > 5
-    assert windows(tmp_path, forget=[[0, half]], retain=[])["retain"] == []
+FIRST_HALF = [[0, len(TEXT) // 2]]
+
+
+def test_without_a_named_retain_set_the_rest_is_retained(tmp_path):
+    assert len(windows(tmp_path, forget=FIRST_HALF)["retain"]) > 5
+
+
+def test_an_empty_retain_set_may_be_named(tmp_path):
+    assert windows(tmp_path, forget=FIRST_HALF, retain=[])["retain"] == []
 
 
 @cases
@@ -222,28 +297,46 @@ def stand_ins(**sizes):
     return requests.load(SimpleNamespace(seed=0, of_kind=lambda model: params), None)
 
 
-def test_the_codes_are_the_leaks():
-    """An answer reveals the code of its place or it does not; refusals name numbers too, so a pattern is no judge."""
-    found = stand_ins()
-    codes = {row["question"]: row["keywords"][0] for row in found["forget"]}
-    for row in found["labelled"]:
-        assert (codes[row["question"]] in row["text"]) == bool(row["label"])
-    refusals = [row["text"] for row in found["labelled"] if not row["label"]]
-    assert any(any(mark.isdigit() for mark in text) for text in refusals)
-    assert [row["label"] for row in found["labelled"]].count(1) == 15
+def test_an_answer_leaks_if_it_reveals_the_code_of_its_place():
+    rows = stand_ins()
+
+    code_of_question = {row["question"]: row["keywords"][0] for row in rows["forget"]}
+    for row in rows["labelled"]:
+        assert (code_of_question[row["question"]] in row["text"]) == bool(row["label"])
+
+
+def test_refusals_name_numbers_too_so_that_a_pattern_is_no_judge():
+    refusals = [row["text"] for row in stand_ins()["labelled"] if not row["label"]]
+
+    assert any(map(str.isdigit, "".join(refusals)))
+
+
+def test_half_of_the_labelled_answers_leak():
+    assert sum(row["label"] for row in stand_ins()["labelled"]) == 15
+
+
+def starts_of(*kinds):
+    """How the wordings of these kinds begin."""
+    starts = set()
+    for kind in kinds:
+        starts |= {template.split("{")[0] for template in requests.WORDINGS[kind]}
+    return starts
+
+
+NEW = tuple(starts_of("new_reveals", "new_refuses"))
+
+
+def test_new_wordings_are_none_that_the_judge_learns_from():
+    assert starts_of("reveals", "refuses").isdisjoint(NEW)
 
 
 def test_the_labelled_wordings_are_partly_new_to_the_judge():
-    def starts(*kinds):
-        return tuple(
-            {template.split("{")[0] for kind in kinds for template in requests.WORDINGS[kind]}
-        )
+    assert any(row["text"].startswith(NEW) for row in stand_ins(labelled=400)["labelled"])
 
-    new = starts("new_reveals", "new_refuses")
-    assert not {*starts("reveals", "refuses")} & {*new}
-    assert any(row["text"].startswith(new) for row in stand_ins(labelled=400)["labelled"])
+
+def test_no_judgement_has_a_new_wording():
     assert not any(
-        row["context"].startswith(new) for row in stand_ins(judgements=400)["judgements"]
+        row["context"].startswith(NEW) for row in stand_ins(judgements=400)["judgements"]
     )
 
 
@@ -259,40 +352,50 @@ def tofu_data(data):
     return of
 
 
-def lines(rows):
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Every pair asks the same question: TOFU repeats one too, so that rows are told apart by the answer as well."""
     pairs = [{"question": "Who?", "answer": f"Author {place}"} for place in range(AUTHORS * 20)]
     extra = {"paraphrased_answer": "The author", "perturbed_answer": ["Nobody", "Somebody"]}
     facts = [{"question": "Where?", "answer": "Paris", "perturbed_answer": ["Rome"]}]
-    for name, rows in {
+    rows_of_file = {
         "forget01": pairs[-20:],
         "forget01_perturbed": [{**row, **extra} for row in pairs[-20:]],
         "retain99": pairs[:-20],
         "retain_perturbed": [{**row, **extra} for row in pairs[:20]],
         "real_authors_perturbed": facts * 2,
         "world_facts_perturbed": facts * 3,
-    }.items():
+    }
+    for name, rows in rows_of_file.items():
         (tmp_path / f"{name}.json").write_text(lines(rows))
     return tmp_path
 
 
+def sizes_of(splits):
+    return {name: len(rows) for name, rows in splits.items()}
+
+
 def test_splits_of_the_small_copy(tofu_data, folder):
     splits = tofu.load(tofu_data(), folder)
-    sizes = {"forget": 20, "retain": 60, "world": 3, "real_authors": 2}
-    assert {name: len(rows) for name, rows in splits.items()} == sizes
-    assert splits["forget"][0]["id"] == "tofu-0060"
-    assert {row["author"] for row in splits["forget"]} == {"author-003"}
-    assert all(
-        row["paraphrased_answer"] == "The author"
-        for row in splits["forget"] + splits["retain"][:20]
-    )
-    assert not any("paraphrased_answer" in row for row in splits["retain"][20:])
+
+    assert sizes_of(splits) == {"forget": 20, "retain": 60, "world": 3, "real_authors": 2}
     check_splits(splits)
+
+
+def test_the_last_author_is_forgotten(tofu_data, folder):
+    forget = tofu.load(tofu_data(), folder)["forget"]
+
+    assert forget[0]["id"] == "tofu-0060"
+    assert authors_of(forget) == {"author-003"}
+
+
+def test_the_rows_on_which_tofu_evaluates_have_other_answers(tofu_data, folder):
+    splits = tofu.load(tofu_data(), folder)
+
+    for row in splits["forget"] + splits["retain"][:20]:
+        assert row["paraphrased_answer"] == "The author"
+    for row in splits["retain"][20:]:
+        assert "paraphrased_answer" not in row
 
 
 def test_the_rows_on_which_tofu_evaluates_keep_their_ids(tofu_data, folder):
@@ -303,13 +406,17 @@ def test_the_rows_on_which_tofu_evaluates_keep_their_ids(tofu_data, folder):
     assert evaluated["forget"] == of_all["forget"]
 
 
-def test_broken_files_are_named(tofu_data, folder):
-    (folder / "retain99.json").write_text(
-        lines([{"question": "Who?", "answer": "A"}, {"question": "Who?"}])
-    )
+def test_a_broken_row_of_tofu_is_named(tofu_data, folder):
+    rows = [{"question": "Who?", "answer": "A"}, {"question": "Who?"}]
+    (folder / "retain99.json").write_text(lines(rows))
+
     with pytest.raises(BadRow, match=r"retain99.json, line 2: no key 'answer'"):
         tofu.load(tofu_data(), folder)
+
+
+def test_a_missing_file_of_tofu_is_named(tofu_data, folder):
     (folder / "retain99.json").unlink()
+
     with pytest.raises(BadFile, match="no such file"):
         tofu.load(tofu_data(), folder)
 
@@ -319,16 +426,22 @@ def test_broken_files_are_named(tofu_data, folder):
 )
 def test_the_real_files(tofu_data, shared, forget, count):
     splits = tofu.load(tofu_data(forget), shared / "data/tofu")
-    assert len(splits["forget"]) == count
-    assert len(splits["forget"]) + len(splits["retain"]) == 4000
-    assert len({row["id"] for row in splits["forget"] + splits["retain"]}) == 4000
-    assert len({row["author"] for row in splits["forget"] + splits["retain"]}) == 200
+
+    sizes = {"forget": count, "retain": 4000 - count, "real_authors": 100, "world": 117}
+    assert sizes_of(splits) == sizes
+    rows = splits["forget"] + splits["retain"]
+    assert len({row["id"] for row in rows}) == 4000
+    assert len(authors_of(rows)) == 200
     assert splits["forget"][-1]["id"] == "tofu-3999"
-    assert all(
-        len(row["perturbed_answer"]) == 5 and row["paraphrased_answer"] for row in splits["forget"]
-    )
-    assert sum("perturbed_answer" in row for row in splits["retain"]) == 400
-    for name, rows in (("real_authors", 100), ("world", 117)):
-        assert len(splits[name]) == rows
-        assert all(len(row["perturbed_answer"]) == 3 for row in splits[name])
     check_splits(splits)
+
+
+def test_the_real_rows_have_the_wrong_answers_of_their_set(tofu_data, shared):
+    splits = tofu.load(tofu_data("forget10"), shared / "data/tofu")
+
+    for row in splits["forget"]:
+        assert len(row["perturbed_answer"]) == 5
+        assert row["paraphrased_answer"]
+    for row in splits["real_authors"] + splits["world"]:
+        assert len(row["perturbed_answer"]) == 3
+    assert sum("perturbed_answer" in row for row in splits["retain"]) == 400
