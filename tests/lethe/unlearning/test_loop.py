@@ -50,8 +50,9 @@ def unlearned(tiny, loss="npo", recipe=RECIPE, compute=None, watch=None, model=N
     entry |= params
     validated = METHODS[loss].Params.model_validate(entry)
     second = second_answers(validated, ROWS[:4], Before(model, Encoder(tokenizer, QA_PROMPT), 0))
+    watches = [] if watch is None else [watch]
     history = loop.unlearn(
-        model, examples[:4], examples[4:] * 2, recipe, validated, 0, "t", second, watch
+        model, examples[:4], examples[4:] * 2, recipe, validated, 0, "t", second, watches
     )
     return model, history
 
