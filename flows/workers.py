@@ -25,7 +25,9 @@ SECONDS = float(os.environ.get("LETHE_SCHEDULER_SECONDS", 30))  # for the schedu
 PATIENCE = 10  # seconds between two looks at the cluster
 GPU = "GPU"  # the name of the resource: `dask worker ADDRESS --resources GPU=1`
 # Stages that run a model; on a cluster whose workers declare GPUs each asks for a GPU.
-ON_GPU = "train unlearn attack sample likelihood exact extract judge epsilon_star twins".split()
+ON_GPU = (
+    "train unlearn attack sample likelihood exact extract judge epsilon_star twins utility".split()
+)
 WAITS = "waits: the cluster has no worker left"
 
 

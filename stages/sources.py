@@ -12,6 +12,7 @@ from pathlib import Path
 from lethe.config import Params
 from lethe.config.schema import Population
 from lethe.identity import Sources
+from lethe.identity import versions as installed_versions
 from lethe.io.files import Json, write_json
 from lethe.io.yaml import read_yaml
 from lethe.models.checkpoints import check_tracked
@@ -134,6 +135,11 @@ def _judge(settings: Params, name: str) -> Members:
     return JUDGES.modules(settings.judges[name].judge)
 
 
+def _utility(settings: Params, name: str) -> Members:
+    """The step, with the version of the package by which it measures; empty where that is not installed."""
+    return {"lethe.steps.utility": str(installed_versions("lm-eval")["lm-eval"])}
+
+
 def _score(settings: Params, name: str) -> Members:
     """Every likelihood, and the scorers that the settings name."""
     modules = LIKELIHOODS.modules()
@@ -203,6 +209,7 @@ MEMBERS: dict[str, Callable[[Params, str], Members]] = {
     "exact": _exact,
     "metrics": _metrics,
     "attack": _attack,
+    "utility": _utility,
     "audit": _audit,
     "game": _game,
 }

@@ -395,6 +395,26 @@ class Metrics(fields.Section):
 METRICS = Metrics()
 
 
+class Weights(fields.Section):
+    """The folder of a model."""
+
+    path: fields.Place
+
+
+class Utility(fields.Section):
+    """General utility by tasks of lm-evaluation-harness, which the extra lm-eval installs.
+
+    ``models`` is written by `lethe run` (`lethe.config.seeds`): DVC makes a stage for each of its entries, and without tasks
+    there is none.
+    """
+
+    tasks: list[fields.Place]
+    limit: fields.Count | None = None  # examples of each task; null: all
+    fewshot: fields.Natural | None = None  # examples in a prompt; null: as the task says
+    batch: fields.Count = 8
+    models: dict[fields.Name, Weights]
+
+
 def check_together(
     score: ScoreSettings,
     metrics: Metrics,

@@ -469,6 +469,7 @@ class Params(fields.Section):
     extract: measuring.Extract | None
     epsilon_star: EpsilonStarSettings
     twins: Annotated[Twins, fields.Complete()] | None
+    utility: Annotated[measuring.Utility, fields.Complete()]
     attacks: dict[fields.Name, Attacks]
     audits: dict[fields.Name, Audit]
     games: dict[fields.Name, Game]

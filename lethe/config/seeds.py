@@ -1,4 +1,4 @@
-"""``seeds: [2, 12, 22]`` on a method or a trained model: a model for each seed.
+"""``seeds: [2, 12, 22]`` on a method or a trained model makes a model a seed, and ``utility.tasks`` a stage a model.
 
 DVC makes a stage for each entry of a section of params.yaml, and computes no entries. So each seed but the first has an entry
 of its own, ``npo_12: {same_as: npo, seed: 12}``, and so has each model that it makes. `write_copies` writes and removes these
@@ -41,7 +41,7 @@ def write_copies(document: Mapping[str, Json]) -> list[str]:
         changes += _write_models(document, copies)
         if key == "train.models":
             changes += _write_retrains(document, copies)
-    return changes
+    return changes + _write_measured_by_tasks(document)
 
 
 def resolved(document: dict[str, Json]) -> dict[str, Json]:
@@ -59,7 +59,8 @@ def resolved(document: dict[str, Json]) -> dict[str, Json]:
         raise ValueError(str(error).rstrip(".")) from None
     if changes:
         raise ValueError(
-            f"the entries are not as `seeds` says ({changes[0]}); `lethe run` writes them, `lethe run sources` nothing else"
+            f"the entries are not as `seeds` and `utility.tasks` say ({changes[0]}); `lethe run` writes them, "
+            "`lethe run sources` nothing else"
         )
     for key in SECTIONS:
         section = _section(document, key)
@@ -234,6 +235,31 @@ def _copies_of_model(
         target = f"{model}_{entry['seed']}"
         if model in _made_by(models, entry["same_as"]) and target in models:
             yield target
+
+
+def _write_measured_by_tasks(document: Mapping[str, Json]) -> list[str]:
+    """Have ``utility.models`` name each folder of weights once while ``utility.tasks`` names a task, and none otherwise."""
+    utility, models = _section(document, "utility"), _section(document, "models")
+    section = _section(document, "utility.models")
+    if utility is None or models is None or section is None:
+        return []
+    wanted = {}
+    paths = set()
+    for name, entry in models.items():
+        path = entry.get("path") if isinstance(entry, Mapping) else None
+        if utility.get("tasks") and isinstance(path, str) and "endpoint" not in entry:
+            if os.path.normpath(path) not in paths:
+                wanted[name] = {"path": path}
+            paths.add(os.path.normpath(path))
+    changes = []
+    for name in [name for name in section if name not in wanted]:
+        del section[name]
+        changes.append(f"utility.models.{name}: removed")
+    for name, entry in wanted.items():
+        if section.get(name) != entry:
+            _put(section, name, entry, None)
+            changes.append(f"utility.models.{name}: added")
+    return changes
 
 
 def _put(section: Entries, name: str, entry: dict[str, Json], behind: str | None) -> None:

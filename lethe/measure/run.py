@@ -328,7 +328,7 @@ def load_models(params: EvaluationParams | Params, root: Path) -> Run:
     """Read what was drawn, scored and measured of each model, and nothing that the stage `compare` or a later stage makes."""
     source = _Source(root)
     params = _as_drawn(params, root)
-    results = table.read(root, params.models, without=table.SHARED)
+    results = table.read(root, params.models, without=table.NOT_COMPARED)
     about = source.json("dataset/about.json", "prepare")
     models = [_model(name, params, source, results) for name in params.models]
     run = Run(params, models, {}, {}, {}, {}, {}, {}, {}, {}, source.missing)

@@ -469,6 +469,8 @@ def read(
 
 
 SHARED = ("compare",)  # stages with one table of all models
+# What the stage `compare` reads no table of: DVC lets it wait for no stage that a run may lack.
+NOT_COMPARED = (*SHARED, "utility")
 
 
 def read_rows(path: Path) -> list[Result]:

@@ -30,7 +30,7 @@ def run(settings: Params, root: Path) -> None:
     """Write ``root/results/compare/models.parquet``; of several Retrains the first is compared with."""
     retrain = next(iter(settings.report.retrains), None)
     alpha = settings.metrics.alpha
-    results = table.read(root, settings.models, without=table.SHARED)
+    results = table.read(root, settings.models, without=table.NOT_COMPARED)
     artifacts = load_models(settings, root)
     rows = against(list(settings.models), retrain, alpha, settings.exact, results, root)
     rows += beyond_chance(artifacts)
@@ -51,7 +51,7 @@ def of_evaluation(
     params: EvaluationParams, root: Path, on_traces: Sequence[Result] = ()
 ) -> list[Finding]:
     """Write and return the findings on the model of `lethe eval`; ``on_traces`` are the rows of its word on a trace."""
-    results = table.read(root, params.models, without=table.SHARED)
+    results = table.read(root, params.models, without=table.NOT_COMPARED)
     artifacts = load_models(params, root)
     findings = [*found(artifacts), *found_traces(results, on_traces)]
     write(root, [*on_traces, *paths(artifacts, root)], findings)

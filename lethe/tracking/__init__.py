@@ -151,7 +151,7 @@ def _outdated(entry: RunEntry, unfinished: Mapping[str, str]) -> str:
     """Why an entry is of an earlier run, in words; empty where it is of the last one."""
     groups: tuple[str, ...] = (entry.kind,)
     if entry.kind == "model":
-        groups = (*TRAINING, *MEASURING)
+        groups = (*TRAINING, *MEASURING, "utility")
     stages = [f"{group}@{entry.name}" for group in groups]
     waiting = [name for name in stages if name in unfinished]
     for name in waiting:

@@ -79,7 +79,7 @@ LM_EVAL = Side(
     ".venv-lm-eval",
     (
         *("lm-eval[hf]>=0.4.13", torch(), "transformers>=5.17,<6", "numpy<2.4"),
-        *"scipy pandas pyarrow rapidfuzz pydantic pyyaml pytest typer rich".split(),
+        *"scipy pandas pyarrow peft rapidfuzz pydantic pyyaml pytest typer rich".split(),
     ),
 )
 TEAM = Side(".venv-team", (*extra("s3", "postgresql"), "moto[server]>=5,<6"), ours=True)

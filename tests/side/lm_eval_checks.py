@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lethe.config.measuring import Utility
 from lethe.lm_eval import DocumentUpper, KeepAll, bounded, exact_match
+from lethe.results import table
 from lethe.statistics.betting import mean_upper
 from lethe.statistics.bounds import binary_upper
+from lethe.steps import utility
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = (
@@ -252,3 +255,35 @@ def test_missing_scores_count_as_leaks_and_bad_ones_are_refused():
         bounded(lambda answers, doc: [0.5], name="x", binary=True)({}, [["a"]])
     with pytest.raises(ValueError, match="alpha"):
         bounded("exact_match", alpha=2)
+
+
+TINY = """
+task: where
+dataset_path: json
+dataset_kwargs: {data_files: {test: tasks.jsonl}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: gold
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+metadata: {version: 1.0}
+"""
+
+
+def test_the_stage_of_general_utility_has_the_accuracy_of_a_tiny_task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = []
+    for gold in (0, 1, 0, 1):
+        rows.append({"question": "Who wrote it ?", "choices": ["Maren", "Oslo"], "gold": gold})
+    Path("tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("tasks").mkdir()
+    Path("tasks/where.yaml").write_text(TINY)
+    tiny_model(tmp_path / "model")
+    settings = Utility(tasks=["where"], limit=None, batch=2, models={})
+
+    utility.run("npo", settings, Path("model"), tmp_path, Path("data"))
+
+    (row,) = table.read_rows(table.place(Path("data"), "utility", "npo"))
+    # The model answers all alike, and each answer is right half of the time.
+    assert (row.names()[0], row.estimate, row.n) == ("utility_where_acc", 0.5, 4)

@@ -49,6 +49,10 @@ def params_of_all_stages() -> dict[str, Any]:
     params["unlearn"]["methods"]["grad_diff"] = methods["grad_diff"]
     params["models"]["grad_diff"] = {"path": "data/models/grad_diff"}
     params["extract"] = {"near": 1}
+    weights = {name: {"path": f"data/models/{name}"} for name in ("base", "retrain")}
+    weights["npo_entropy_at"] = {"path": "data/models/npo_entropy"}
+    weights["grad_diff"] = {"path": "data/models/grad_diff"}
+    params["utility"] |= {"tasks": ["mmlu"], "models": weights}
     params["games"] = read_yaml(ROOT / "flows/presets/game-authors.yaml")["games"]
     return params | MORE
 
@@ -60,6 +64,7 @@ ADAPTER = Path("data/adapted")
 def params_with_adapter() -> dict[str, Any]:
     params = params_of_all_stages()
     params["models"]["adapted"] = {"path": str(ADAPTER)}
+    params["utility"]["models"]["adapted"] = {"path": str(ADAPTER)}
     return params
 
 
@@ -214,7 +219,7 @@ def test_one_byte_of_an_adapters_base_makes_dvc_run_exactly_the_stages_that_read
     stale = stale_entries(folder)
     place.write_bytes(before)
 
-    readers = ("sample", "likelihood", "exact", "extract", "epsilon_star", "twins")
+    readers = ("sample", "likelihood", "exact", "extract", "epsilon_star", "twins", "utility")
     assert stale == {f"{stage}@adapted" for stage in readers}
 
 

@@ -228,3 +228,30 @@ def test_a_document_of_other_shapes_is_left_to_validation():
     for document in ({}, {"unlearn": []}, {"unlearn": {"methods": {"a": 1}}, "models": 3}):
         assert write_copies(document) == []
         assert resolved(copy.deepcopy(document)) == document
+
+
+def test_tasks_of_general_utility_have_an_entry_for_each_folder_of_weights(params):
+    settings.change(params, [("utility.tasks", ["mmlu"])])
+
+    measured = config.load(params).utility.models
+
+    # the other entries of these folders differ in sampling alone
+    assert list(measured) == [
+        *("base", "retrain", "grad_ascent", "grad_diff", "npo", "npo_matched", "npo_entropy")
+    ]
+    assert measured["npo"].path == "data/models/npo"
+    assert set(identities(params.parent, config.load(params))["utility"]) == set(measured)
+    settings.change(params, [("utility.tasks", [])])
+    assert config.load(params).utility.models == {}
+
+
+def test_a_file_whose_tasks_have_no_entries_is_refused(params):
+    document = config.read_yaml(params)
+    document["utility"]["tasks"] = ["mmlu"]
+
+    with pytest.raises(BadInput, match=r"utility\.models\.base"):
+        config.validate(document)
+
+
+def test_without_tasks_there_is_no_stage_of_general_utility(params):
+    assert identities(params.parent, config.load(params))["utility"] == {}

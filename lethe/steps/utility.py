@@ -1,0 +1,116 @@
+"""Stage `utility@MODEL`: tasks of lm-evaluation-harness, by that package (the extra lm-eval)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from lethe.config.measuring import Utility
+from lethe.errors import LetheError
+from lethe.io.files import Json
+from lethe.models import checkpoints
+from lethe.results import table
+from lethe.text import number
+
+TASKS = "tasks"  # the folder of the user's own tasks, in that of the dataset
+
+
+def run(name: str, settings: Utility, model: Path, source: Path, root: Path) -> None:
+    """Write ``root/results/utility/name.parquet``: a row for each metric of a task of which a larger value is better.
+
+    Tasks of one's own lie in the folder tasks of ``source``. Raises `LetheError` without lm-eval, and for an unknown task.
+    """
+    found = evaluated(settings, model, source / TASKS)
+    rows = table.Rows(name)
+    for task in measured_tasks(settings.tasks, found):
+        for metric, value in metrics_of(found, task):
+            evidence = evidence_of(found, task, metric)
+            rows.add(
+                "model",
+                "general_utility",
+                "given answers",
+                value,
+                item=item_of(task, metric),
+                n=evidence["n"],
+                evidence=evidence,
+            )
+            print(f"{name}: {task}, {metric} {number(value)}")
+    table.write(table.place(root, "utility", name), rows.rows)
+
+
+def evaluated(settings: Utility, model: Path, own_tasks: Path) -> Mapping[str, Json]:
+    """What lm-eval returns for a model folder; adapters are merged, and no code of a checkpoint runs."""
+    if find_spec("lm_eval") is None:
+        raise LetheError(
+            "utility.tasks: the package lm-eval is not installed. Install the extra lm-eval (pip install 'lethe[lm-eval]'), "
+            "or set utility.tasks to []."
+        )
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(own_tasks) if own_tasks.is_dir() else None)
+    known = set(manager.all_tasks)
+    for task in settings.tasks:
+        if task not in known:
+            raise LetheError(
+                f"utility.tasks: lm-eval knows no task {task!r}. `lm-eval ls tasks` lists all; one's own lie in {own_tasks}."
+            )
+    checkpoints.prepare_torch()
+    weights, tokenizer = checkpoints.load(model)
+    found: Mapping[str, Json] = simple_evaluate(
+        model=HFLM(pretrained=weights, tokenizer=tokenizer, batch_size=settings.batch),
+        tasks=list(settings.tasks),
+        num_fewshot=settings.fewshot,
+        limit=settings.limit,
+        task_manager=manager,
+        log_samples=False,
+    )
+    return found
+
+
+def measured_tasks(asked: Sequence[str], found: Mapping[str, Json]) -> list[str]:
+    """The asked tasks that have a metric; of a group without one the tasks below it."""
+    tasks: dict[str, None] = {}
+    for task in asked:
+        below = [task]
+        if not any(metrics_of(found, task)):
+            below = found.get("group_subtasks", {}).get(task, [])
+        tasks |= dict.fromkeys(below)
+    return list(tasks)
+
+
+def metrics_of(found: Mapping[str, Json], task: str) -> Iterator[tuple[str, float]]:
+    """Each metric of a task with its value, such as "acc" or, of another filter than none, "exact_match,strict"."""
+    better = found["higher_is_better"].get(task, {})
+    for key, value in found["results"].get(task, {}).items():
+        metric, comma, chosen = key.partition(",")
+        if not comma or metric.endswith("_stderr") or not isinstance(value, (int, float)):
+            continue
+        if better.get(metric):
+            yield metric if chosen == "none" else key, float(value)
+
+
+def evidence_of(found: Mapping[str, Json], task: str, metric: str) -> dict[str, Json]:
+    """The standard error by lm-eval, the number of examples, the shots and the version of the task."""
+    name, _, chosen = metric.partition(",")
+    error = found["results"][task].get(f"{name}_stderr,{chosen or 'none'}")
+    below = [task, *found.get("group_subtasks", {}).get(task, [])]
+    counts = []
+    for measured in below:
+        if measured in found["n-samples"]:
+            counts.append(found["n-samples"][measured]["effective"])
+    return {
+        "task": task,
+        "metric": metric,
+        "standard_error": error if isinstance(error, float) else None,
+        "n": sum(counts) or None,
+        "shots": found.get("n-shot", {}).get(task),
+        "version": found.get("versions", {}).get(task),
+    }
+
+
+def item_of(task: str, metric: str) -> str:
+    """The name of a metric in exports, without characters that a store refuses."""
+    return f"{task}_{metric}".replace(",", "_").replace("|", "_")
