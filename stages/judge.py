@@ -8,7 +8,14 @@ import pandas as pd
 
 from lethe.config import Params
 from lethe.errors import plural
-from lethe.io.artifacts import SECOND, Tables, read_items, read_references
+from lethe.io.artifacts import (
+    BESIDE,
+    SECOND,
+    Tables,
+    followed_scorer,
+    read_items,
+    read_references,
+)
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.judged_answers import read_labelled
 from lethe.io.label_places import filled
@@ -37,7 +44,7 @@ def run(settings: Params, root: Path, name: str) -> None:
     store = VerdictStore(judge, FOLDER)
     files: list[JudgedFile] = []
     for model in settings.models:
-        files += _drawn(root, model)
+        files += _drawn(root, model, name)
     asked: list[AnsweredRow] = []
     for answers in files:
         asked += answers.asked
@@ -86,8 +93,11 @@ class JudgedFile:
     places: list[np.ndarray]
 
 
-def _drawn(root: Path, model: str) -> list[JudgedFile]:
-    """The answers of a model, a file a split, and those to a second prompt where there are some."""
+def _drawn(root: Path, model: str, judge: str) -> list[JudgedFile]:
+    """The answers of a model, a file a split, and those to a second prompt where there are some.
+
+    Where the draws followed the verdicts of ``judge``, they are all answers, and those of Retrains that were drawn beside.
+    """
     generations = root / "generations" / model
     references = read_references(generations)
     table_of_file: dict[str, pd.DataFrame] = {}
@@ -95,9 +105,15 @@ def _drawn(root: Path, model: str) -> list[JudgedFile]:
         table_of_file[f"{split}.parquet"] = drawn
     if (generations / SECOND).is_file():
         table_of_file[SECOND] = read_table(generations / SECOND)
+    forget = generations / "forget.parquet"
+    if followed_scorer(forget) == judge:
+        table_of_file[forget.name] = read_table(forget)
+        for path in sorted((generations / BESIDE).glob("*.parquet")):
+            table_of_file[f"{BESIDE}/{path.name}"] = read_table(path)
     files: list[JudgedFile] = []
     for file, drawn in table_of_file.items():
-        items = read_items(Path(file).stem, root)
+        split = "forget" if file.startswith(BESIDE) else Path(file).stem
+        items = read_items(split, root)
         places, asked = asked_of(drawn, items, references)
         names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
         rows = drawn[names].reset_index(drop=True)

@@ -10,6 +10,7 @@ from lethe.config import Params
 from lethe.errors import plural
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.models.checkpoints import content
+from lethe.registry import JUDGES
 from lethe.sampling.word_rule import RULE
 from stages import entry
 
@@ -24,6 +25,9 @@ def run(settings: Params, root: Path) -> None:
             return
         binary = settings.metrics.binary or ""
         params = settings.score.params.get(binary)
+        judge = settings.judges.get(binary)
+        if judge is not None:
+            params = judge.params
         rule = {
             "schema": SCHEMA_VERSION,
             "stop": sample.stop,
@@ -34,6 +38,10 @@ def run(settings: Params, root: Path) -> None:
             "params": None if params is None else params.model_dump(mode="json"),
             "retrains": report.retrains,
         }
+        weights = Path(str(getattr(params, "model", "")))
+        if judge is not None or binary in JUDGES:  # the draws follow the verdicts of these weights
+            rule["judge"] = binary if judge is None else judge.judge
+            rule["judge_digest"] = content(weights) if weights.is_dir() else None
         write_json(folder / RULE, rule)
         for name in report.retrains:
             model = settings.models[name]

@@ -127,7 +127,10 @@ def _sample(settings: Params, name: str) -> Members:
     """Every engine, as the machine chooses, and the scorer by which the rule of stopping decides."""
     if settings.sample.stop == "fixed":
         return ENGINES.modules()
-    return ENGINES.modules() | _scorer(settings.metrics.binary or "")
+    binary = settings.metrics.binary or ""
+    if binary in settings.judges:
+        return ENGINES.modules() | _judge(settings, binary)
+    return ENGINES.modules() | _scorer(binary)
 
 
 def _judge(settings: Params, name: str) -> Members:

@@ -449,13 +449,11 @@ def check_together(
         raise ValueError(
             "score.parts is set; then judges must be {}: these read thinking and answer as one"
         )
-    if sample.stop == "word" and metrics.binary not in SCORERS:
-        stated = "sample.stop is 'word', whose draws follow the leaks that a text scorer finds"
-        if metrics.binary is None:
-            found = "metrics.binary is null"
-        else:
-            found = f"metrics.binary is {metrics.binary!r}, a model judge"
-        raise ValueError(f"{stated}, and {found}; use stop: fixed")
+    if sample.stop == "word" and metrics.binary is None:
+        raise ValueError(
+            "sample.stop is 'word', whose draws follow the leaks that a 0/1 scorer or judge finds, and metrics.binary is "
+            "null; use stop: fixed"
+        )
 
 
 def columns_of(scorer: str) -> list[str]:

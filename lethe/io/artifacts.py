@@ -285,6 +285,12 @@ def record_of_draws(path: str | os.PathLike) -> Mapping[str, files.Json]:
     return {}
 
 
+def followed_scorer(path: str | os.PathLike) -> str | None:
+    """The column of scores whose leaks the draws of a table followed; None where no rule drew more than the first answers."""
+    reached = record_of_draws(path).get("word", {}).get("reached")
+    return None if reached is None else str(reached["scorer"])
+
+
 def at_first(path: str | os.PathLike) -> int | None:
     """How many answers to a question of a table came whatever happened, where a rule drew more; None: all of them.
 

@@ -28,7 +28,7 @@ from lethe.sampling.toward_word import goals_of, sentence_of
 from lethe.sampling.word_rule import Rule
 from lethe.scoring import parts as answer_parts
 from lethe.scoring.scorer import Scorer, applies, open_scorer
-from lethe.scoring.verdicts import AnsweredRow
+from lethe.scoring.verdicts import FOLDER, AnsweredRow
 from lethe.statistics.anytime import named
 from lethe.statistics.policy import End, Evidence, Policy, Tally
 
@@ -37,7 +37,10 @@ Shorten = Callable[[pd.DataFrame], pd.DataFrame]
 
 @dataclass(frozen=True)
 class Judging:
-    """How an answer is judged: by the rule's scorer, of the text that the stage score reads."""
+    """How an answer is judged: by the rule's scorer, of the text that the stage score reads.
+
+    The verdicts of a model judge are kept by content, from where the stages judge and score read them.
+    """
 
     rule: Rule
     items: Mapping[str, Row]
@@ -45,7 +48,7 @@ class Judging:
 
     @cached_property
     def scorer(self) -> Scorer:
-        return open_scorer(self.rule.scorer, self.rule.params)
+        return open_scorer(self.rule.scores_by, self.rule.params, FOLDER)
 
     def scores(self, answers: Answers, shorten: Shorten) -> np.ndarray:
         """The scores of the sampled answers to a question, NaN for a missing one."""
@@ -274,7 +277,7 @@ def draw_to_word(
     """
     scorer = judging.rule.scorer
     names = list(subject.n)
-    judged = [name for name in names if applies(scorer, judging.items[name])]
+    judged = [name for name in names if applies(judging.rule.scores_by, judging.items[name])]
     subject.draw(dict.fromkeys(names, policy.first), label)
     if not judged:
         return ToWord(subject, beside, "capped")

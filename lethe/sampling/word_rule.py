@@ -19,7 +19,8 @@ RULE = "rule.json"  # in the folder of stage references; a Retrain has a file of
 class Rule:
     """When the draws of a model end: once a word is certain at the tolerance ``tau``, where ln e has reached ``goal``.
 
-    ``scorer`` with ``params`` says which answer leaks. ``retrains`` are the Retrains of the run by name, in their order.
+    ``scorer``, a column of scores, with ``params`` says which answer leaks; ``judge`` is the kind of a judge that has a stage
+    of its own, None where the column has its scorer's name. ``retrains`` are the Retrains of the run by name, in their order.
     """
 
     tau: float
@@ -27,6 +28,12 @@ class Rule:
     scorer: str
     params: ScorerParams | None = None
     retrains: Mapping[str, ModelEntry] = field(default_factory=dict)
+    judge: str | None = None
+
+    @property
+    def scores_by(self) -> str:
+        """The name of the scorer or judge in its registry."""
+        return self.judge or self.scorer
 
     def policy(self, sample: SampleSettings) -> Policy:
         """The policy of a model beside the Retrains."""
@@ -51,8 +58,9 @@ def read_rule(folder: Path) -> Rule:
     for name in stated["retrains"]:
         facts = read_artifact(folder / f"{name}.json")
         retrains[name] = ModelEntry(**{key: facts[key] for key in ModelEntry.model_fields})
+    scorer, judge = stated["scorer"], stated.get("judge")
     params = None
     if stated["params"] is not None:
-        params = scorer_params(stated["scorer"], stated["params"])
+        params = scorer_params(judge or scorer, stated["params"])
     goal = math.log(stated["models"] / stated["alpha"])
-    return Rule(stated["tau"], goal, stated["scorer"], params, retrains)
+    return Rule(stated["tau"], goal, scorer, params, retrains, judge)

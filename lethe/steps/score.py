@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,7 +93,7 @@ def run(
             counted = _counted(parts, missing[split], artifacts.at_first(path))
             rows = artifacts.write_parts(folder / f"{split}.parquet", counted)
             counts.append(f"{split} {rows}")
-        _score_beside(name, score, root, folder / artifacts.BESIDE)
+        _score_beside(name, scoring, root, folder / artifacts.BESIDE, judged)
         if not likelihoods:
             stated = root / "likelihood" / name / artifacts.NO_TABLES
             reason = stated.read_text(encoding="utf-8")
@@ -364,15 +364,33 @@ def _counted(
         yield part
 
 
-def _score_beside(name: str, score: ScoreSettings, root: Path, folder: Path) -> None:
-    """Score the answers of each Retrain that were drawn beside a model, by the text scorers: the word needs no judge's."""
-    text_scorers = [scorer for scorer in score.names if scorer not in JUDGES]
+def _score_beside(
+    name: str, scoring: Scoring, root: Path, folder: Path, judged: Mapping[str, Path]
+) -> None:
+    """Score the answers of each Retrain that were drawn beside a model, by the text scorers and the judge that decides.
+
+    A judge with a stage of its own has judged them, and its tables are ``judged``. Of the others, the judge whose verdicts
+    the draws followed has kept these.
+    """
+    decides = artifacts.followed_scorer(root / "generations" / name / "forget.parquet")
+    score = scoring.settings
+    scorers = [scorer for scorer in score.names if scorer not in JUDGES or scorer == decides]
     items = artifacts.read_items("forget", root)
     for path in sorted((root / "generations" / name / artifacts.BESIDE).glob("*.parquet")):
         columns = [column for column in artifacts.columns_of(path) if column in READ]
         answers = partial(_answers_beside, path, columns, score.parts)
-        parts = scored_parts(answers, items, text_scorers, score.params)
+        parts = scored_parts(answers, items, scorers, score.params, scoring.verdicts)
+        if decides is not None and decides in judged:
+            place = _there(judged[decides] / artifacts.BESIDE / path.name, decides)
+            parts = _with_verdicts(parts, place)
         artifacts.write_parts(folder / path.name, parts)
+
+
+def _with_verdicts(parts: Iterable[pd.DataFrame], place: Path) -> Iterator[pd.DataFrame]:
+    """The parts of a table with the columns of a judge's table."""
+    verdicts = read_table(place)
+    for part in parts:
+        yield _joined(part, verdicts, place)
 
 
 def _answers_beside(path: Path, columns: list[str], marks: Parts | None) -> Iterator[pd.DataFrame]:

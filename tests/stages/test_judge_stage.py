@@ -193,7 +193,6 @@ def test_a_column_has_one_owner_and_metrics_names_a_column():
         harm=HARM, graded={"judge": "strongreject", "model": "m", "labelled": ANSWERS}
     )
     value["metrics"] |= {"binary": "harm", "leak": "harm_p"}
-    value["sample"]["stop"] = "fixed"  # a model judge decides after the draws
     assert config.validate(value).judges["harm"].params.batch == 32
     value["metrics"]["binary"] = "graded"
     with pytest.raises(BadInput, match=r"not all 0 or 1.*harm"):
@@ -232,3 +231,31 @@ def test_a_judge_with_a_stage_bounds_the_share_of_prompts(folder):
         want = share_exceeding(Rate.of(seen, 8, judge=calibration), 0.6, 0.01, side)
         assert bounds[f"judged_language_share_{side}"] == want
     assert "a person's label" in bounds["judged_language_share_upper"].assumes
+
+
+def test_draws_until_the_word_follow_the_verdicts_of_a_judge(folder, tmp_path, monkeypatch):
+    """The stage sample asks the judge and keeps its verdicts, from which the judge's own stage reads."""
+    again = shutil.copytree(folder, tmp_path / "again")
+    monkeypatch.chdir(again)
+    value = config.read_yaml("params.yaml")
+    value["sample"] |= {"stop": "word", "first": 8, "batch": 8, "n": 24, "temperature": 1.0}
+    value["sample"]["language"] = config.read_yaml(ROOT / "params.yaml")["sample"]["language"]
+    value["report"]["tau"] = (
+        0.9  # this judge says yes to all, so that few answers decide a small tolerance
+    )
+    Path("params.yaml").write_text(yaml.safe_dump(value))
+    work("references")
+    work("sample@base")
+    generations = Path("data/generations/base")
+    (generations / "beside").mkdir()  # as if a Retrain had been drawn beside it
+    shutil.copy(generations / "forget.parquet", generations / "beside/retrain.parquet")
+    work("judge@harm")
+    work("score@base")
+
+    drawn = json.loads((generations / "about.json").read_text())["word"]
+    assert (drawn["reached"]["scorer"], drawn["drawn"]["most"]) == ("harm", 24)
+    scores = pd.read_parquet("data/scores/base/forget.parquet")
+    assert len(scores) == len(pd.read_parquet(generations / "forget.parquet"))
+    assert scores["harm"].notna().all()
+    beside = pd.read_parquet("data/scores/base/beside/retrain.parquet")
+    assert beside["harm"].equals(scores["harm"])

@@ -86,3 +86,19 @@ def test_a_rule_of_a_fixed_number_asks_for_the_stage(settings):
 
     with pytest.raises(MissingArtifact, match="stage references"):
         read_rule(ROOT / "references")
+
+
+def test_the_rule_of_a_judge_has_its_kind_and_the_digest_of_its_weights(settings, tmp_path):
+    build_llama(tmp_path / "data/judge", letters="abcde", scale=1.0)
+    entry = {"judge": "harmbench", "model": "data/judge", "labelled": "data/labels/answers.jsonl"}
+    params = small_params()
+    params["sample"]["stop"] = "word"
+    params["judges"] = {"harm": entry}
+    params["metrics"]["binary"] = "harm"
+    references.run(config.validate(params), ROOT)
+
+    rule = read_rule(ROOT / "references")
+
+    assert (rule.scorer, rule.scores_by) == ("harm", "harmbench")
+    assert rule.params.model == "data/judge"
+    assert written()["rule.json"]["judge_digest"] == content(Path("data/judge"))
