@@ -3,18 +3,23 @@
 Needs: the model of `python -m tests.benchmarks real-model`, and a clone with its history. Each way draws in a process of its
 own. By hand means vLLM's `generate`, a search for the keywords, and ends of Clopper and Pearson. `--measured` of the fixed
 numbers are drawn; the seconds of a larger number are projected from the last of these.
+
+`--keep FOLDER` keeps each way that has ended, and the finished questions of one that has not, so that a later call goes on.
+`--most` ends a way after so many seconds of a processor; its row then says so, and a later call adds its seconds to these.
 """
 
+import argparse
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +27,7 @@ from scipy.stats import beta
 
 from lethe.data.rows import read_rows
 from lethe.errors import BadInput, LetheError
+from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from tests.benchmarks import marks
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +38,7 @@ EARLIER = "e5d0ef3f"  # the last commit whose words rest on a fixed number of an
 ALPHA = 0.01
 TOKENS = 24
 SEED = 0
+SPENT = "spent.json"  # in the folder of a way
 VLLM = {
     "VLLM_CPU_KVCACHE_SPACE": "2",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -48,12 +55,29 @@ class Cost:
     processor: float
     clock: float
 
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.processor + other.processor, self.clock + other.clock)
+
     def cells(self, mark: str = "") -> list[str]:
         return [f"{self.processor:,.0f}{mark}", f"{self.clock:,.0f}{mark}"]
 
 
-def run(command: Sequence[str], folder: Path, code: Path) -> tuple[str, Cost]:
-    """The standard output of a command of the package in ``code``, and what the command took."""
+class Unfinished(LetheError):
+    """A way took all seconds that it may take."""
+
+
+def run(
+    command: Sequence[str], folder: Path, code: Path, most: int | None = None
+) -> tuple[str, Cost]:
+    """The standard output of a command of the package in ``code``, and what the command took, which is added to a file.
+
+    Raises `Unfinished` after ``most`` seconds of a processor.
+    """
+
+    def limited() -> None:
+        if most is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
+
     environment = os.environ | {"PYTHONPATH": str(code)} | VLLM
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
@@ -64,13 +88,26 @@ def run(command: Sequence[str], folder: Path, code: Path) -> tuple[str, Cost]:
         stdout=subprocess.PIPE,
         text=True,
         check=False,
+        preexec_fn=limited,
     )
     clock = time.monotonic() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cost = Cost(processor, clock) + spent(folder)
+    write_json(folder / SPENT, {"schema": SCHEMA_VERSION, **asdict(cost)})
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise Unfinished(f"{' '.join(command)} was ended after {processor:,.0f} seconds.")
     if done.returncode:
         raise LetheError(f"{' '.join(command)} ended with status {done.returncode}.")
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return done.stdout, Cost(processor, clock)
+    return done.stdout, cost
+
+
+def spent(folder: Path) -> Cost:
+    """What the commands in a folder took so far."""
+    if not (folder / SPENT).is_file():
+        return Cost(0.0, 0.0)
+    facts = read_artifact(folder / SPENT)
+    return Cost(facts["processor"], facts["clock"])
 
 
 @contextmanager
@@ -87,33 +124,30 @@ def commit(name: str) -> Iterator[Path]:
             subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=True)
 
 
-def evaluated(model: Path, taus: Sequence[float], code: Path) -> list[str]:
+def evaluated(
+    model: Path, taus: Sequence[float], code: Path, folder: Path, most: int | None
+) -> list[str]:
     """The row of `lethe eval` by the code of a commit; the second tolerance reads the answers of the first, and may add."""
     words = []
-    with tempfile.TemporaryDirectory() as folder:
-        costs = Cost(0.0, 0.0)
-        for tau in taus:
-            command = ["lethe", "eval", "--model", str(model), "--data", str(QUESTIONS), "--json"]
-            command += [
-                "--tau",
-                f"{tau:g}",
-                "--alpha",
-                f"{ALPHA:g}",
-                "--max-new-tokens",
-                f"{TOKENS}",
-            ]
-            printed, cost = run(command, Path(folder), code)
-            costs = Cost(costs.processor + cost.processor, costs.clock + cost.clock)
-            words.append(json.loads(printed)["forgetting"])
-        counts = answers_in(Path(folder))
-    return [span(counts), *costs.cells(), *words]
+    for tau in taus:
+        command = ["lethe", "eval", "--model", str(model), "--data", str(QUESTIONS), "--json"]
+        command += ["--tau", f"{tau:g}", "--alpha", f"{ALPHA:g}", "--max-new-tokens", f"{TOKENS}"]
+        try:
+            printed, _ = run(command, folder, code, most)
+        except Unfinished:
+            words.append("not ended")
+            break
+        words.append(json.loads(printed)["forgetting"])
+    words += ["not run"] * (len(taus) - len(words))
+    tables = list(folder.glob("data/eval/*/generations/*/forget.parquet"))
+    drawn = span(answers_in(tables[0])) if tables else "-"
+    return [drawn, *spent(folder).cells(), *words]
 
 
-def answers_in(folder: Path) -> np.ndarray:
+def answers_in(table: Path) -> np.ndarray:
     """(questions,) the sampled answers that an evaluation left."""
     import pandas as pd
 
-    (table,) = folder.glob("data/eval/*/generations/*/forget.parquet")
     answers = pd.read_parquet(table, columns=["prompt_id", "sample"])
     sampled = answers[answers["sample"] >= 0]
     return sampled.groupby("prompt_id").size().to_numpy()
@@ -150,25 +184,28 @@ def draw_by_hand(model: Path, n: int) -> None:
     before = time.process_time()
     began = time.monotonic()
     outputs = llm.generate(prompts, settings, use_tqdm=False)
-    spent = {"clock": time.monotonic() - began, "processor": time.process_time() - before}
+    took = {"clock": time.monotonic() - began, "processor": time.process_time() - before}
     leaks = []
     for row, output in zip(rows, outputs, strict=True):
-        keywords = [word.lower() for word in row["keywords"]]
+        keywords = [word.lower() for word in row["keywords"] or ()]
         texts = [completion.text.lower() for completion in output.outputs]
         leaks.append(sum(any(word in text for word in keywords) for text in texts))
-    print(json.dumps({"leaks": leaks, **spent}))
+    print(json.dumps({"leaks": leaks, **took}))
 
 
-def by_hand(model: Path, n: int, taus: Sequence[float]) -> tuple[list[str], Cost, Cost]:
-    """The row of ``n`` answers by vLLM, what it took in all, and what its draws took."""
+def by_hand(
+    model: Path, n: int, taus: Sequence[float], folder: Path, most: int | None
+) -> tuple[list[str], Cost | None]:
+    """The row of ``n`` answers by vLLM, and what its draws took; None where it had not ended."""
     command = ["tests.benchmarks.word", "--model", str(model), "--draw", str(n)]
-    with tempfile.TemporaryDirectory() as folder:
-        printed, cost = run(command, Path(folder), ROOT)
+    try:
+        printed, cost = run(command, folder, ROOT, most)
+    except Unfinished:
+        return [f"{n:,} fixed", *spent(folder).cells(), *["not ended"] * len(taus)], None
     drawn = json.loads(printed.splitlines()[-1])
     leaks = np.array(drawn["leaks"])
     words = [clopper_pearson(leaks, n, tau) for tau in taus]
-    draws = Cost(drawn["processor"], drawn["clock"])
-    return [f"{n:,} fixed", *cost.cells(), *words], cost, draws
+    return [f"{n:,} fixed", *cost.cells(), *words], Cost(drawn["processor"], drawn["clock"])
 
 
 def clopper_pearson(leaks: np.ndarray, n: int, tau: float) -> str:
@@ -187,16 +224,82 @@ def projected(n: int, measured: int, cost: Cost, draws: Cost, taus: Sequence[flo
     return [f"{n:,} fixed", *longer.cells(" (projected)"), *["not drawn"] * len(taus)]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = marks.parser_of(__doc__)
-    parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--tau", type=float, nargs="+", default=[0.01, 0.9])
-    parser.add_argument("--measured", type=int, nargs="+", default=[128])
-    parser.add_argument(
+@dataclass(frozen=True)
+class Ways:
+    """The folder in which each way works, and in which the row of one that ended is kept."""
+
+    folder: Path
+
+    def row(self, way: str, made: Callable[[Path], list[str]]) -> list[str]:
+        """The row of a way: the kept one, or else what is made in its folder; said on standard error."""
+        place = self.folder / way.replace(" ", "-")
+        place.mkdir(parents=True, exist_ok=True)
+        kept = place / "row.json"
+        if kept.is_file():
+            return list(read_artifact(kept)["row"])
+        row = made(place)
+        print([way, *row], file=sys.stderr)
+        if not {"not ended", "not run"} & set(row):
+            write_json(kept, {"schema": SCHEMA_VERSION, "row": row})
+        return row
+
+
+def table_rows(model: Path, chosen: argparse.Namespace, ways: Ways) -> list[list[str]]:
+    taus, most = chosen.tau, chosen.most
+    rows = [
+        ["lethe eval", *ways.row("eval", lambda at: evaluated(model, taus, ROOT, at, most))],
+    ]
+    measured: list[tuple[int, Cost]] = []
+    for n in chosen.measured:
+
+        def drawn(at: Path, n: int = n) -> list[str]:
+            row, draws = by_hand(model, n, taus, at, most)
+            if draws is not None:
+                write_json(at / "draws.json", {"schema": SCHEMA_VERSION, **asdict(draws)})
+            return row
+
+        way = f"vllm {n}"
+        rows.append(["vLLM, by hand", *ways.row(way, drawn)])
+        place = ways.folder / way.replace(" ", "-")
+        if (place / "draws.json").is_file():
+            facts = read_artifact(place / "draws.json")
+            measured.append((n, Cost(facts["processor"], facts["clock"])))
+    for n in FIXED:
+        if n in chosen.measured:
+            continue
+        if not measured:
+            rows.append(["vLLM, by hand", f"{n:,} fixed", "-", "-", *["not run"] * len(taus)])
+            continue
+        number, draws = measured[-1]
+        whole = spent(ways.folder / f"vllm-{number}")
+        rows.append(["vLLM, by hand", *projected(n, number, whole, draws, taus)])
+    if chosen.earlier:
+
+        def by_earlier_rule(at: Path) -> list[str]:
+            with commit(chosen.earlier) as code:
+                return evaluated(model, taus, code, at, most)
+
+        way = f"eval at {chosen.earlier}"
+        rows.append([f"lethe {way}", *ways.row(way, by_earlier_rule)])
+    return rows
+
+
+def parser() -> argparse.ArgumentParser:
+    options = marks.parser_of(__doc__)
+    options.add_argument("--model", type=Path, default=MODEL)
+    options.add_argument("--tau", type=float, nargs="+", default=[0.01, 0.9])
+    options.add_argument("--measured", type=int, nargs="+", default=[128])
+    options.add_argument(
         "--earlier", default=EARLIER, help="a commit with another rule; '' for none"
     )
-    parser.add_argument("--draw", type=int, help="draw this number by hand, and print the leaks")
-    chosen = parser.parse_args(arguments)
+    options.add_argument("--draw", type=int, help="draw this number by hand, and print the leaks")
+    options.add_argument("--keep", type=Path, help="keep the ways here, and go on with them")
+    options.add_argument("--most", type=int, help="seconds of a processor for a way in this call")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = parser().parse_args(arguments)
     model = chosen.model.resolve()
     if not model.is_dir():
         raise BadInput(f"{model} is no folder: `python -m tests.benchmarks real-model`.")
@@ -204,19 +307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         draw_by_hand(model, chosen.draw)
         return 0
 
-    rows = [["lethe eval", *evaluated(model, chosen.tau, ROOT)]]
-    print(rows[-1], file=sys.stderr)
-    for n in chosen.measured:
-        row, cost, draws = by_hand(model, n, chosen.tau)
-        rows.append(["vLLM, by hand", *row])
-        print(rows[-1], file=sys.stderr)
-    for n in FIXED:
-        if n > max(chosen.measured):
-            row = projected(n, chosen.measured[-1], cost, draws, chosen.tau)
-            rows.append(["vLLM, by hand", *row])
-    if chosen.earlier:
-        with commit(chosen.earlier) as code:
-            rows.append([f"lethe eval at {chosen.earlier}", *evaluated(model, chosen.tau, code)])
+    with tempfile.TemporaryDirectory() as temporary:
+        ways = Ways((chosen.keep or Path(temporary)).resolve())
+        rows = table_rows(model, chosen, ways)
     head = [*HEAD[:-1], *[f"{HEAD[-1]}{tau:g}" for tau in chosen.tau]]
     marks.put(chosen.write, "word", marks.markdown(head, rows))
     return 0
