@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from lethe.api.parameters import (
     ModelOrPlace,
+    Paraphraser,
     Place,
     PlaceInPython,
     Rows,
@@ -21,6 +22,7 @@ from lethe.api.parameters import (
     judge_by,
     name_of,
     origin_of,
+    paraphraser,
     rows_of,
     source_of,
     text_of,
@@ -29,7 +31,7 @@ from lethe.api.result import TableWithSentences, View
 from lethe.api.runs import ShownRun, load_run
 from lethe.config.measuring import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE
 from lethe.data.sealed import KEY, RECORD
-from lethe.errors import BadValue, check, plural
+from lethe.errors import BadArguments, BadValue, check, plural
 from lethe.io.files import SCHEMA_VERSION, Json
 from lethe.io.processes import Process
 from lethe.io.tries import Try
@@ -46,6 +48,8 @@ from lethe.statistics.bounds import BELOW_1, possible
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.config.evaluation import EvaluationSettings
+    from lethe.io.artifacts import Row
     from lethe.verdict.verdict import Drawn
 
 SHOWN = 10  # distinct answers to a prompt on a terminal
@@ -418,6 +422,29 @@ def _lines(numbers: Numbers) -> list[_Line]:
     return lines
 
 
+TWO_LANGUAGES = (
+    "each makes the prompts; the file of the paraphrases can be edited and given as --language"
+)
+
+
+def _paraphrased(
+    settings: EvaluationSettings,
+    wording: Paraphraser | None,
+    forget: Sequence[Row],
+    root: Path,
+) -> EvaluationSettings:
+    """The settings with a language of paraphrases, which is written to the folder of the results."""
+    from lethe.sampling.paraphrases import write_language
+
+    if wording is None:
+        return settings
+    if settings.language is not None:
+        raise BadArguments(("paraphrase", "language"), TWO_LANGUAGES)
+    path = root / "paraphrases.yaml"
+    write_language(forget, wording.server, wording.n, path, root / "paraphrases")
+    return settings.model_copy(update={"language": str(path)})
+
+
 @documented
 def evaluate(
     model: ModelOrPlace,
@@ -468,6 +495,14 @@ def evaluate(
     judge_max_tokens_total: int | None = None,
     judge_price_in: float | None = None,
     judge_price_out: float | None = None,
+    paraphrase: str | None = None,
+    paraphrase_endpoint: str | None = None,
+    paraphrase_model: str | None = None,
+    paraphrases: int | None = None,
+    paraphrase_key_env: str | None = None,
+    paraphrase_max_tokens_total: int | None = None,
+    paraphrase_price_in: float | None = None,
+    paraphrase_price_out: float | None = None,
 ) -> Evaluation:
     """Measure what your model still knows about a forget set: sampled answers, scores, bounds, one verdict, one report.
 
@@ -545,6 +580,18 @@ def evaluate(
             "price_out": judge_price_out,
         },
     )
+    wording = paraphraser(
+        paraphrase,
+        {
+            "endpoint": paraphrase_endpoint,
+            "model": paraphrase_model,
+            "n": paraphrases,
+            "key_env": paraphrase_key_env,
+            "max_tokens_total": paraphrase_max_tokens_total,
+            "price_in": paraphrase_price_in,
+            "price_out": paraphrase_price_out,
+        },
+    )
     settings = EvaluationSettings(
         n=n,
         answers_at_most=answers_at_most,
@@ -589,6 +636,7 @@ def evaluate(
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(folder or temporary)
         scratch = root / "answers"
+        settings = _paraphrased(settings, wording, splits["forget"], root)
         if isinstance(source, InMemory):
             scratch = Path(temporary) / "answers"
         found = step.evaluate(

@@ -85,6 +85,15 @@ PARAMETERS = {
     "kept.",
     "judge_price_in": "The price of a million tokens that the judge reads, for the plan that is printed before the start.",
     "judge_price_out": "The price of a million tokens that the judge writes.",
+    "paraphrase": "endpoint: a served model words each question in other ways, which are asked too. They are kept as a "
+    "language of prompts, paraphrases.yaml, which --language asks again without that server.",
+    "paraphrase_endpoint": "The address of the OpenAI-compatible server that paraphrases, up to /v1.",
+    "paraphrase_model": "The server's name of the model that paraphrases.",
+    "paraphrases": "The number of paraphrases of a question. [default: 5]",
+    "paraphrase_key_env": "The environment variable that holds the key of that server.",
+    "paraphrase_max_tokens_total": "Stop before that server reads and writes more tokens than this; replies so far are kept.",
+    "paraphrase_price_in": "The price of a million tokens that it reads, for the plan that is printed before the start.",
+    "paraphrase_price_out": "The price of a million tokens that it writes.",
     "scratch": "A folder that keeps finished work, so that an interrupted call resumes. The command has one.",
     "fail_above": "Exit with status 1 unless the bound certifies that every question leaks at most this.",
 }
@@ -240,6 +249,39 @@ def judge_by(judge: str | None, arguments: Mapping[str, object]) -> tuple[str, S
         got = "a text that is not shown"
     legal = problem["msg"].removeprefix("Value error, ")
     raise BadValue(f"judge_{key}", got, legal)
+
+
+PARAPHRASES, MOST_PARAPHRASES = 5, 50  # of a question
+NO_PARAPHRASE = "give --paraphrase endpoint, --paraphrase-endpoint and --paraphrase-model together."
+
+
+@dataclass(frozen=True)
+class Paraphraser:
+    """The server that words questions in other ways, and how many ways of each."""
+
+    server: Endpoint
+    n: int
+
+
+def paraphraser(paraphrase: str | None, arguments: Mapping[str, object]) -> Paraphraser | None:
+    """Return the checked server of the arguments "paraphrase_...", given without these letters, and ``n``; or None.
+
+    Raises `BadArguments` where some of them are given and not all that are needed.
+    """
+    values = {name: value for name, value in arguments.items() if value is not None}
+    if paraphrase is None and not values:
+        return None
+    if paraphrase is None or not {"endpoint", "model"} <= values.keys():
+        raise BadArguments(("paraphrase",), NO_PARAPHRASE)
+    if paraphrase != ENDPOINT_JUDGE:
+        raise BadValue("paraphrase", paraphrase, ENDPOINT_JUDGE)
+    n = values.pop("n", PARAPHRASES)
+    if not isinstance(n, int) or not 1 <= n <= MOST_PARAPHRASES:
+        raise BadValue("paraphrases", n, f"a number from 1 to {MOST_PARAPHRASES}")
+    try:
+        return Paraphraser(served_by(values, str(values.pop("model"))), n)
+    except BadValue as error:
+        raise BadValue(f"paraphrase_{error.name}", error.got, error.legal) from None
 
 
 def _choices(choice: object) -> object:

@@ -6,13 +6,13 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lethe.config.measuring import Endpoint
-from lethe.errors import BadInput, BadValue, LetheError
+from lethe.errors import BadInput, BadValue, LetheError, plural
 from lethe.io.answer_ends import (
     ANSWERED,
     FAILED,
@@ -106,6 +106,28 @@ class Ask:
         """The most tokens that the request reads and writes, by estimate."""
         read = len(self.text) + sum(len(text) for _, text in self.before)
         return read // CHARACTERS + 8 * (1 + len(self.before)) + self.n * self.max_tokens
+
+
+def plan_of(
+    server: Endpoint,
+    requests: Sequence[Ask],
+    price_in: float | None = None,
+    price_out: float | None = None,
+    cap: int | None = None,
+) -> str:
+    """What the requests may take at most, in one sentence; prices are of a million tokens."""
+    written = sum(request.n * request.max_tokens for request in requests)
+    read = sum(request.most() for request in requests) - written
+    asked = plural(len(requests), "request")
+    sentence = (
+        f"{server}: at most {asked}, about {read:,} tokens read and at most {written:,} written"
+    )
+    if price_in is not None or price_out is not None:
+        price = (price_in or 0) * read + (price_out or 0) * written
+        sentence += f", for at most {math.ceil(price / 1e4) / 100:,.2f} at the given prices"
+    if cap is not None:
+        sentence += f"; the cap is {plural(cap, 'token')}"
+    return f"{sentence}."
 
 
 class Client:

@@ -548,6 +548,11 @@ def _filled(language: Language, kind: Kind, part: str, row: Row) -> Iterator[Cho
             )
 
 
+def reveals_answer(text: str, row: Row) -> bool:
+    """Whether a text holds the row's answer or a keyword that its question does not hold."""
+    return _reveals([text], _secrets(row, keywords_of(row), row["answer"]))
+
+
 def _secrets(row: Row, keywords: Sequence[str], answer: str) -> tuple[str, ...]:
     """What no prompt may tell: the keywords and the answer, but for what the question tells itself."""
     bare_answer = keyword_form(answer.strip(MARKS))

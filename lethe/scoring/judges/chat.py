@@ -21,7 +21,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import Annotated, Literal
 
 import numpy as np
@@ -29,9 +28,9 @@ from pydantic import Field, field_validator, model_validator
 
 from lethe.config.fields import Count, Natural, Place, Positive, Share, Weight
 from lethe.config.measuring import ENDPOINT, Address, Endpoint, ScorerParams, Variable
-from lethe.errors import LetheError, plural
+from lethe.errors import LetheError
 from lethe.io.answer_ends import ANSWERED
-from lethe.models.endpoint_client import Ask, Client, Failed, ServerGone, run
+from lethe.models.endpoint_client import Ask, Client, Failed, ServerGone, plan_of, run
 from lethe.models.first_token import MARKS
 from lethe.scoring import judges
 from lethe.scoring.judges import Asked, _reply, expected
@@ -195,20 +194,14 @@ class Judge(judges.Judge[Params], params=Params):
         if not asked:
             return ""
         requests = [self._ask(answer) for answer in asked]
-        written = len(requests) * self.params.max_new_tokens
-        read = sum(request.most() for request in requests) - written
-        sentence = (
-            f"{self.server}: at most {plural(len(requests), 'request')}, about {read:,} tokens read and at most {written:,} "
-            "written"
+        settings = self.params
+        return plan_of(
+            self.server,
+            requests,
+            settings.price_in,
+            settings.price_out,
+            settings.max_tokens_total,
         )
-        price_in, price_out = self.params.price_in, self.params.price_out
-        if price_in is not None or price_out is not None:  # per million tokens
-            price = (price_in or 0) * read + (price_out or 0) * written
-            sentence += f", for at most {ceil(price / 1e4) / 100:,.2f} at the given prices"
-        cap = self.params.max_tokens_total
-        if cap is not None:
-            sentence += f"; the cap is {plural(cap, 'token')}"
-        return f"{sentence}."
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
         """The score of each answer, (answers,); NaN where there is no verdict.
