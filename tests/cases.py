@@ -28,5 +28,9 @@ def merged(value: Any, change: Any) -> Any:
     """The value with a change deep inside it; an empty table replaces, and "(gone)" stands for a key to take away."""
     if not isinstance(value, dict) or not isinstance(change, dict) or not change:
         return copy.deepcopy(change)
-    new = {key: merged(value.get(key), own) for key, own in change.items()}
-    return {key: own for key, own in (copy.deepcopy(value) | new).items() if own != "(gone)"}
+    new = copy.deepcopy(value)
+    for key, further in change.items():
+        new[key] = merged(value.get(key), further)
+        if new[key] == "(gone)":
+            del new[key]
+    return new

@@ -11,7 +11,8 @@ def growth(work: Callable[[int], object], size: int, factor: int = 8) -> float:
 
     A quadratic algorithm takes the square of ``factor``.
     """
-    small, large = (min(_seconds(work, own) for _ in range(3)) for own in (size, factor * size))
+    small = min(_seconds(work, size) for _ in range(3))
+    large = min(_seconds(work, factor * size) for _ in range(3))
     return large / max(small, LEAST)
 
 

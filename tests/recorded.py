@@ -59,7 +59,7 @@ def _is_table(value: Any) -> bool:
     """A section, or a dictionary of sections such as ``models``."""
     entries = isinstance(value, dict) and value.values()
     return isinstance(value, Section) or bool(
-        entries and all(isinstance(one, Section) for one in entries)
+        entries and all(isinstance(entry, Section) for entry in entries)
     )
 
 
@@ -78,14 +78,14 @@ def recorded() -> Iterator[set[str]]:
 
     def noted(self: Section, name: str) -> Any:
         if not name.startswith("_"):
-            for one in recorders:
-                one.note(self, name)
+            for recorder in recorders:
+                recorder.note(self, name)
         return plain(self, name)
 
     def noted_copy(self: Section, **options: Any) -> Section:
         copy = model_copy(self, **options)
-        for one in recorders:
-            one.copied(self, copy)
+        for recorder in recorders:
+            recorder.copied(self, copy)
         return copy
 
     with pytest.MonkeyPatch.context() as patch:

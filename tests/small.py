@@ -172,4 +172,4 @@ def work(stage: str) -> None:
 
 def one_after_another(function: Callable, arguments: Sequence[tuple], label: str) -> list:
     """The work of a game or landscape in this process."""
-    return [function(*one) for one in arguments]
+    return [function(*call) for call in arguments]

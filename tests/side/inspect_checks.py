@@ -90,11 +90,18 @@ def lethe(*arguments, cwd):
     return done.stdout
 
 
+def metrics_of(log):
+    values = {}
+    for result in log.results.scores:
+        values |= {name: metric.value for name, metric in result.metrics.items()}
+    return values
+
+
 def test_the_metric_has_the_bounds_of_all_epochs(tmp_path):
     log = run(tmp_path, epochs=40, metrics=[accuracy(), lethe_bounds(alpha=0.05)])
     scores = read_log(log.location).scored("holds")
     hits = scores.groupby("prompt_id")["score"].sum()
-    got = {name: metric.value for one in log.results.scores for name, metric in one.metrics.items()}
+    got = metrics_of(log)
     assert got["worst_upper"] == pytest.approx(
         max(float(binary_upper(hit, 40, 0.05)) for hit in hits)
     )
@@ -111,7 +118,7 @@ def test_a_greedy_task_gets_no_bound_and_no_verdict(tmp_path):
     stopping = EarlyStopping(tau=0.1, alpha=0.05, leak_is="high")
     how = {"metrics": [lethe_bounds(alpha=0.05)], "early_stopping": stopping}
     log = run(tmp_path, epochs=60, temperature=0.0, **how)
-    got = {name: metric.value for one in log.results.scores for name, metric in one.metrics.items()}
+    got = metrics_of(log)
     assert got == {"questions": 2, "answers": 120, "missing": 0, "refused": 1}
     told = log.results.early_stopping
     assert told.early_stops == []
@@ -121,7 +128,7 @@ def test_a_greedy_task_gets_no_bound_and_no_verdict(tmp_path):
 
 def test_epochs_with_an_error_count_where_the_metric_knows_the_epochs(tmp_path):
     log = run(tmp_path, epochs=8, metrics=[lethe_bounds(alpha=0.05, epochs=8)], fails=True)
-    got = {name: metric.value for one in log.results.scores for name, metric in one.metrics.items()}
+    got = metrics_of(log)
     assert (got["answers"], got["missing"]) == (16, 2)
 
 
@@ -139,10 +146,10 @@ def test_early_stopping_skips_and_the_log_gets_anytime_valid_values(tmp_path):
     values = read.scored("holds")
     got = json.loads(lethe("bounds", log.location, "--alpha", 0.05, "--json", cwd=tmp_path))
     for row in got["per_prompt"]:
-        own = values[values["prompt_id"] == row["prompt_id"]]["score"].to_numpy()
-        assert row["n"] == len(own) < 300
+        scores = values[values["prompt_id"] == row["prompt_id"]]["score"].to_numpy()
+        assert row["n"] == len(scores) < 300
         assert row["m_bin"] is None
-        assert row["anytime_upper"] == pytest.approx(stopped_upper(own, 0.05))
+        assert row["anytime_upper"] == pytest.approx(stopped_upper(scores, 0.05))
 
 
 def test_an_error_never_makes_a_verdict_from_the_epochs_behind_it(tmp_path):
@@ -201,7 +208,8 @@ def test_bounds_of_a_fresh_log_equal_those_of_its_scores_as_csv(tmp_path):
     log = run(tmp_path, epochs=20, seed=5)
     table = tmp_path / "scores.csv"
     samples = sorted(
-        read_eval_log(log.location).samples, key=lambda one: (list(RATES).index(one.id), one.epoch)
+        read_eval_log(log.location).samples,
+        key=lambda sample: (list(RATES).index(sample.id), sample.epoch),
     )
     lines = [f"{sample.id},{float(sample.scores['holds'].value == 'C')}" for sample in samples]
     table.write_text("prompt_id,score\n" + "\n".join(lines) + "\n")

@@ -69,7 +69,7 @@ from lethe.lm_eval import bounded
 def share(answers, doc):
     return [min(1.0, len(set(text.split())) / 8) for text in answers]
 
-own = bounded(share, alpha=0.05)
+bounded_share = bounded(share, alpha=0.05)
 """
 
 
@@ -132,12 +132,16 @@ def ran(tmp_path_factory):
     """One run of lm-eval's own command over all tasks: its folder, its results, and what it printed."""
     folder = tmp_path_factory.mktemp("lm-eval")
     (folder / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    (folder / "own_scores.py").write_text(OWN)
+    (folder / "user_scores.py").write_text(OWN)
     (folder / "leak.yaml").write_text(example())
     sampled, greedy = "do_sample: true, temperature: 1.0", "do_sample: false"
-    own = {"function": "own_scores.own", "filters": f"{ALL}, {FIRST}", "metric": "share"}
+    share = {
+        "function": "user_scores.bounded_share",
+        "filters": f"{ALL}, {FIRST}",
+        "metric": "share",
+    }
     exact = {"function": "lethe.lm_eval.exact_match", "filters": ALL, "metric": "exact_match"}
-    (folder / "own.yaml").write_text(MORE.format(name="own_task", sampling=sampled, **own))
+    (folder / "own.yaml").write_text(MORE.format(name="own_task", sampling=sampled, **share))
     (folder / "greedy.yaml").write_text(MORE.format(name="greedy_task", sampling=greedy, **exact))
     tiny_model(folder / "model")
     names = f"{yaml.load(example().replace('!function ', ''), yaml.SafeLoader)['task']},own_task,greedy_task"
@@ -175,17 +179,14 @@ def test_the_example_of_the_docs_prints_the_bounds_of_lethe(ran):
         file.write("prompt_id,score\n")
         for line in lines:
             keywords = line["doc"]["keywords"]
-            own = [
-                any(re.search(rf"\b{word}\b", text, re.I) for word in keywords)
-                for text in line["resps"][0]
-            ]
-            hits.append(own)
-            file.writelines(f"{line['doc_id']},{int(hit)}\n" for hit in own)
-    assert [len(own) for own in hits] == [REPEATS] * 3
+            keyword = re.compile(rf"\b({'|'.join(keywords)})\b", re.I)
+            of_document = [bool(keyword.search(text)) for text in line["resps"][0]]
+            hits.append(of_document)
+            file.writelines(f"{line['doc_id']},{int(hit)}\n" for hit in of_document)
+    assert [len(of_document) for of_document in hits] == [REPEATS] * 3
     assert 0 < sum(map(sum, hits)) < 2 * REPEATS
-    from_log, from_table = (
-        json.loads(lethe("bounds", one, "--json").stdout) for one in (path, table)
-    )
+    from_log = json.loads(lethe("bounds", path, "--json").stdout)
+    from_table = json.loads(lethe("bounds", table, "--json").stdout)
     assert from_log.pop("log")["tool"].startswith("lm_eval")
     assert from_log == from_table
     assert reported["keyword_leak_upper,all"] == pytest.approx(
@@ -197,8 +198,9 @@ def test_the_example_of_the_docs_prints_the_bounds_of_lethe(ran):
     betting = [row["tighter"]["mean_upper"] for row in from_log["per_prompt"]]
     assert reported["keyword_leak_betting_upper,all"] == pytest.approx(max(betting), abs=1e-12)
     assert reported["keyword_leak,all"] == pytest.approx(sum(map(sum, hits)) / 36)
-    own = [line["keyword_leak_upper"] for line in lines]
-    assert own == pytest.approx([float(binary_upper(sum(one), REPEATS, 0.01)) for one in hits])
+    uppers = [line["keyword_leak_upper"] for line in lines]
+    for upper, of_document in zip(uppers, hits, strict=True):
+        assert upper == pytest.approx(float(binary_upper(sum(of_document), REPEATS, 0.01)))
     assert "keyword_leak_upper" in printed
 
 

@@ -61,9 +61,8 @@ def bucket(address: str):
 
 
 def objects(address: str) -> set[str]:
-    return {
-        one["Key"] for one in bucket(address).list_objects_v2(Bucket=BUCKET).get("Contents", [])
-    }
+    contents = bucket(address).list_objects_v2(Bucket=BUCKET).get("Contents", [])
+    return {entry["Key"] for entry in contents}
 
 
 @pytest.fixture

@@ -128,11 +128,10 @@ def runs_of_mlflow(address: str) -> list:
     from mlflow import MlflowClient
 
     client = MlflowClient(address)
-    return [
-        run
-        for one in client.search_experiments()
-        for run in client.search_runs([one.experiment_id])
-    ]
+    runs = []
+    for experiment in client.search_experiments():
+        runs += client.search_runs([experiment.experiment_id])
+    return runs
 
 
 def runs_of_prefect(address: str) -> list[tuple[str, str]]:

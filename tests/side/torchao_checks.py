@@ -28,11 +28,10 @@ def tiny():
 def attacked(model, rounding, bits=FORMATS, group=GROUP):
     """Budget to the attacked model, one copy each."""
     member = MODEL_ATTACKS["quantise"]
-    own = {"kind": "quantise", "bits": list(bits), "group": group, "rounding": rounding}
-    found = member(member.Params.model_validate(own)).attacked(
-        copy.deepcopy(model), Knowledge([], [], None, 0), 0
-    )
-    return {int(budget): copy.deepcopy(one) for budget, one in found}
+    entry = {"kind": "quantise", "bits": list(bits), "group": group, "rounding": rounding}
+    attack = member(member.Params.model_validate(entry))
+    found = attack.attacked(copy.deepcopy(model), Knowledge([], [], None, 0), 0)
+    return {int(budget): copy.deepcopy(quantised) for budget, quantised in found}
 
 
 def plain(weights):
@@ -42,42 +41,77 @@ def plain(weights):
 
 def twin(weights, bits, group):
     """torchao's grid: the scale is the largest magnitude over 2 ** (bits - 1) - 1/2."""
+    half = 2 ** (bits - 1)
     rows = weights.reshape(-1, group)
-    scale = rows.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 0.5)
-    return ((rows / scale).round().clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) * scale).view_as(
-        weights
-    )
+    scale = rows.abs().amax(-1, keepdim=True) / (half - 0.5)
+    steps = (rows / scale).round().clamp(-half, half - 1)
+    return (steps * scale).view_as(weights)
 
 
 def widths(bits, weights):
     return weights.shape[-1] if bits >= PER_ROW else GROUP
 
 
-def test_the_weights_are_on_torchaos_grid_and_within_a_step_of_the_simulated_one(tiny):
-    model = tiny[0]
-    before = [one.detach().clone() for one in linear_weights(model)]
-    simulated, own = attacked(model, "simulated"), attacked(model, "torchao")
-    assert list(own) == list(simulated) == [32 - bits for bits in FORMATS]
-    for budget, quantised in own.items():
-        bits = 32 - budget
-        for weights, old, rounded in zip(
-            linear_weights(quantised), before, linear_weights(simulated[budget]), strict=True
-        ):
-            group = widths(bits, old)
-            assert (
-                type(weights.data) is not torch.Tensor
-            )  # torchao holds integers, not rounded floats
-            rows = old.reshape(-1, group)
-            most = rows.abs().amax(-1, keepdim=True)
-            off = (plain(weights) - twin(old, bits, group)).abs().reshape(-1, group)
-            assert bool((off[rows.abs() < most] < 1e-6).all())
-            # The largest magnitude is half a step from two numbers of the format by construction: either may come out.
-            assert bool((off <= 1.001 * most / (2 ** (bits - 1) - 0.5)).all())
-            apart = (plain(weights) - rounded).abs().reshape(-1, group)
-            assert bool((apart <= 1.001 * most / (2 ** (bits - 1) - 1)).all())
-            assert torch.equal(rounded, on_grid(old, bits, group))
-    for one, old in zip(linear_weights(model), before, strict=True):
-        assert torch.equal(one, old)  # each format starts from the same weights
+@pytest.fixture(scope="module")
+def quantised(tiny):
+    """The attacked models of torchao and of the simulated rounding, each by their budgets."""
+    return attacked(tiny[0], "torchao"), attacked(tiny[0], "simulated")
+
+
+def weights_before(tiny):
+    return [weights.detach() for weights in linear_weights(tiny[0])]
+
+
+def test_both_roundings_have_the_budgets_of_the_formats(quantised):
+    by_torchao, simulated = quantised
+
+    assert list(by_torchao) == list(simulated) == [32 - bits for bits in FORMATS]
+
+
+@pytest.mark.parametrize("bits", FORMATS)
+def test_torchao_holds_integers_and_not_rounded_floats(quantised, bits):
+    by_torchao, _ = quantised
+
+    for weights in linear_weights(by_torchao[32 - bits]):
+        assert type(weights.data) is not torch.Tensor
+
+
+@pytest.mark.parametrize("bits", FORMATS)
+def test_the_weights_are_on_torchaos_grid(tiny, quantised, bits):
+    by_torchao, _ = quantised
+    pairs = zip(linear_weights(by_torchao[32 - bits]), weights_before(tiny), strict=True)
+
+    for weights, old in pairs:
+        group = widths(bits, old)
+        rows = old.reshape(-1, group)
+        largest = rows.abs().amax(-1, keepdim=True)
+        error = (plain(weights) - twin(old, bits, group)).abs().reshape(-1, group)
+        assert bool((error[rows.abs() < largest] < 1e-6).all())
+        # The largest magnitude is half a step from two numbers of the format by construction: either may come out.
+        assert bool((error <= 1.001 * largest / (2 ** (bits - 1) - 0.5)).all())
+
+
+@pytest.mark.parametrize("bits", FORMATS)
+def test_the_weights_are_within_a_step_of_the_simulated_ones(tiny, quantised, bits):
+    by_torchao, simulated = quantised
+    of_torchao = linear_weights(by_torchao[32 - bits])
+    of_simulation = linear_weights(simulated[32 - bits])
+
+    for weights, rounded, old in zip(of_torchao, of_simulation, weights_before(tiny), strict=True):
+        group = widths(bits, old)
+        largest = old.reshape(-1, group).abs().amax(-1, keepdim=True)
+        gap = (plain(weights) - rounded).abs().reshape(-1, group)
+        assert bool((gap <= 1.001 * largest / (2 ** (bits - 1) - 1)).all())
+        assert torch.equal(rounded, on_grid(old, bits, group))
+
+
+def test_an_attack_leaves_the_weights_of_the_model(tiny):
+    before = [weights.clone() for weights in weights_before(tiny)]
+
+    attacked(tiny[0], "torchao")
+
+    for weights, old in zip(linear_weights(tiny[0]), before, strict=True):
+        assert torch.equal(weights, old)
 
 
 @pytest.mark.parametrize("bits", FORMATS)
@@ -87,8 +121,8 @@ def test_the_kernels_give_the_logits_of_the_same_weights_in_float32(tiny, bits):
     (quantised,) = attacked(model, "torchao", [bits]).values()
     same = copy.deepcopy(model)
     with torch.no_grad():
-        for one, weights in zip(linear_weights(same), linear_weights(quantised), strict=True):
-            one.copy_(plain(weights))
+        for target, weights in zip(linear_weights(same), linear_weights(quantised), strict=True):
+            target.copy_(plain(weights))
     ids = torch.arange(24).view(2, 12)
     with torch.inference_mode():
         expected, found = same(input_ids=ids).logits, quantised(input_ids=ids).logits

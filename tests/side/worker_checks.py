@@ -103,9 +103,9 @@ def pipeline(folder: Path) -> Path:
 
 
 def run(command: list[str], folder: Path) -> dict[str, str]:
-    own = environment(folder.parent) | {"LETHE_TRACKING": "off"}
+    variables = environment(folder.parent) | {"LETHE_TRACKING": "off"}
     done = subprocess.run(
-        command, cwd=folder, env=own, capture_output=True, text=True, timeout=LIMIT
+        command, cwd=folder, env=variables, capture_output=True, text=True, timeout=LIMIT
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -114,13 +114,13 @@ def run(command: list[str], folder: Path) -> dict[str, str]:
 
 def start(stack: ExitStack, machine: Machine, folder: Path, *command: str) -> Path:
     """Start a process of a machine until the stack ends; return the file of what it prints."""
-    own = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+    variables = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
     log = folder / f"{command[1].rpartition('.')[2]}.log"
     with open(log, "w") as out:
         process = subprocess.Popen(
             machine.command(sys.executable, *command),
             cwd=folder,
-            env=own,
+            env=variables,
             stdout=out,
             stderr=subprocess.STDOUT,
         )

@@ -100,7 +100,7 @@ ATTACK = {"path": "data/models/base", "after": AFTER, "n": 8}
 
 def test_the_entries_below_are_right_without_their_mistakes():
     assert (
-        config.validate(GOOD | {name: {"mine": one} for name, one in RIGHT.items()})
+        config.validate(GOOD | {name: {"mine": entry} for name, entry in RIGHT.items()})
         .judges["mine"]
         .params.batch
     )
@@ -183,7 +183,7 @@ def test_params_differ_from_the_defaults_only_where_a_reason_is_given():
 def test_functions_take_their_defaults_from_the_settings(function, sections):
     shared = 0
     for name, parameter in inspect.signature(function).parameters.items():
-        section = next((one for one in sections if name in type(one).model_fields), None)
+        section = next((part for part in sections if name in type(part).model_fields), None)
         if section is None or name in ("prompt", "labels"):  # params.yaml has a file and a section
             continue
         if parameter.default is None and name == "n":  # then the word says when the draws end

@@ -60,7 +60,7 @@ def test_a_revision_is_the_files_of_its_commit(cache):
         }
         assert not list(folder.glob("*.py"))  # never code
         model, _ = checkpoints.load(folder)
-        assert sum(one.numel() for one in model.parameters()) > 0
+        assert sum(weights.numel() for weights in model.parameters()) > 0
     assert hub.HubName("org/tiny", "main").folder.name == "tiny"
     # A branch that moves on changes no folder that is there.
     shutil.rmtree(cache)

@@ -42,7 +42,7 @@ def single():
         gap = 1 - QUALITY[at][-1]
         signed = {"confidence": [[gap - 0.01, gap + 0.01]], "entropy": [[gap / 2, gap / 2]]}
         quality = unlearning_quality(signed, signed)
-        by_attack = {name: vars(one) for name, one in quality.by_attack.items()}
+        by_attack = {name: vars(attack) for name, attack in quality.by_attack.items()}
         methods[method] = {
             "quality": {**vars(quality), "by_attack": by_attack},
             "by_pair": [0.5, 0.6],
@@ -75,9 +75,8 @@ def paper():
         name: {"values": by_budget(rows), "accuracy": accuracy}
         for name, rows in (("quality", QUALITY), ("confusion", CONFUSION), ("mia", AUC))
     }
-    result["tables"]["deviation"] = {
-        method: one["deviation"] for method, one in result["methods"].items()
-    }
+    deviations = {name: method["deviation"] for name, method in result["methods"].items()}
+    result["tables"]["deviation"] = deviations
     column = by_budget(QUALITY)["inf"]
     result["figure"] = {
         "points": {1000: column, 2000: dict(column)},
@@ -98,13 +97,15 @@ def comparison() -> Comparison:
         "<script>document.title='owned'</script>" + "x" * 80: (5, 5),
     }
     sides = []
-    for place, left_out in enumerate(({"q-4": Answers(np.ones(200))}, {})):
-        drawn = {
-            name: Answers(np.repeat([1.0, 0.0], [ones[place], 200 - ones[place]]))
-            for name, ones in names.items()
-        }
-        own = Scored(drawn | left_out, {"temperature": place})
-        sides.append(Side(("before", "after")[place], "table", "keyword_leak", {"": own}))
+    for place, name in enumerate(("before", "after")):
+        answers = {}
+        for question, ones in names.items():
+            n_ones = ones[place]
+            answers[question] = Answers(np.repeat([1.0, 0.0], [n_ones, 200 - n_ones]))
+        if name == "before":
+            answers["q-4"] = Answers(np.ones(200))
+        scored = Scored(answers, {"temperature": place})
+        sides.append(Side(name, "table", "keyword_leak", {"": scored}))
     return compare(*sides)
 
 

@@ -58,11 +58,10 @@ def write_run(
 
     value = config.read_yaml(ROOT / "params.yaml") | changes
     used = {entry["path"] for entry in value["models"].values()}
-    methods = {
-        name: one
-        for name, one in value["unlearn"]["methods"].items()
-        if f"data/models/{name}" in used
-    }
+    methods = {}
+    for name, method in value["unlearn"]["methods"].items():
+        if f"data/models/{name}" in used:
+            methods[name] = method
     value["unlearn"] = value["unlearn"] | {"methods": methods}
     value["sample"] = value["sample"] | {
         "stop": "fixed",
@@ -198,11 +197,13 @@ def measure_again(
 
 
 def _tables(root: Path, name: str) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
-    folders = (root / "data" / kind / name for kind in ("generations", "scores"))
-    first, second = (
-        {path.stem: read_table(path) for path in sorted(own.glob("*.parquet"))} for own in folders
-    )
-    return first, second
+    """The answers and the scores of a model, by split."""
+
+    def tables(kind: str) -> dict[str, pd.DataFrame]:
+        paths = sorted((root / "data" / kind / name).glob("*.parquet"))
+        return {path.stem: read_table(path) for path in paths}
+
+    return tables("generations"), tables("scores")
 
 
 def _likelihoods(name: str, alpha: float) -> list[Result]:
@@ -299,12 +300,14 @@ def change_numbers(
     known = set()
 
     def change(row: Result) -> Result:
-        ends = dict(zip(row.names(), ("estimate", "lower", "upper"), strict=True))
-        own = {
-            ends[key]: value for key, value in numbers.items() if row.scope == scope and key in ends
-        }
-        known.update(key for key in numbers if key in ends)
-        return dataclasses.replace(row, **own)
+        changed = {}
+        for key, field in zip(row.names(), ("estimate", "lower", "upper"), strict=True):
+            if key not in numbers:
+                continue
+            known.add(key)
+            if row.scope == scope:
+                changed[field] = numbers[key]
+        return dataclasses.replace(row, **changed)
 
     change_rows(root, change, name, stage)
     assert known == set(numbers), sorted(set(numbers) - known)

@@ -125,11 +125,8 @@ def test_hidden_leakage_is_counted_and_compared_with_retrain(own_artifacts):
 
 def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
     write_leaks(own_artifacts, "npo", [0.1] * 6, [0] * 6, judged=[0.01, 0, 0, 0, 0, 0])
-    (found,) = (
-        one
-        for one in findings(load(own_artifacts)).claims
-        if one.title.startswith("More questions leak")
-    )
+    claims = findings(load(own_artifacts)).claims
+    (found,) = (claim for claim in claims if claim.title.startswith("More questions leak"))
     row = next(row for row in found.rows if row.subject == "npo")
     assert "1 of 6" in row.sentence
     assert "judge" in found.measured
@@ -286,8 +283,8 @@ SHARE = st.floats(0, 1)
 
 
 @given(SHARE, SHARE)
-def test_both_ends_round_outward_and_none_promises_certainty(one, other):
-    low, high = sorted((one, other))
+def test_both_ends_round_outward_and_none_promises_certainty(end, other):
+    low, high = sorted((end, other))
     lower, upper = map(Fraction, band(low, high).split(" to "))
     least, most = (Fraction(repr(end)) for end in (low, high))  # as `Bound` reads a float
     assert lower <= least < lower + Fraction(2, 1000)

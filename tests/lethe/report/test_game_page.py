@@ -39,7 +39,7 @@ def held(result):
 
 @cases
 def test_a_trend_that_fails_is_told(change, claim):
-    failed = [name for name, one in held(merged(paper(), change)).items() if not one]
+    failed = [name for name, is_held in held(merged(paper(), change)).items() if not is_held]
     assert len(failed) == 1
     assert claim in failed[0]
 
@@ -172,34 +172,30 @@ def result(path: str, leaks: list[int]) -> dict:
         }
         for budget, total in zip((0, 1, 2), leaks, strict=True)
     ]
-    by_seed = [
-        {"seed": seed, "budget": one["budget"], "mean": one["total"] / 1000}
-        for seed in (0, 1)
-        for one in counts
-    ]
+    by_seed = []
+    for seed in (0, 1):
+        for count in counts:
+            mean = count["total"] / 1000
+            by_seed.append({"seed": seed, "budget": count["budget"], "mean": mean})
     return {
-        **{
-            "kind": "relearn",
-            "scorer": "keyword_leak",
-            "alpha": 0.05,
-            "path": path,
-            "after": RELEARN,
-        },
-        **{
-            "budget": "steps of relearning",
-            "n": 256,
-            "seeds": [0, 1],
-            "counts": counts,
-            "by_seed": by_seed,
-        },
+        "kind": "relearn",
+        "scorer": "keyword_leak",
+        "alpha": 0.05,
+        "path": path,
+        "after": RELEARN,
+        "budget": "steps of relearning",
+        "n": 256,
+        "seeds": [0, 1],
+        "counts": counts,
+        "by_seed": by_seed,
     }
 
 
 @pytest.fixture
 def attacked(own_small):
     leaks = {"base": [900, 910, 920], "retrain": [2, 8, 30], "npo": [5, 200, 620]}
-    for name, own in leaks.items():
-        write_record(own_small, "attack", f"{name}_forget", result(f"data/models/{name}", own))
+    for name, totals in leaks.items():
+        write_record(own_small, "attack", f"{name}_forget", result(f"data/models/{name}", totals))
     settings = config.load(own_small / "params.yaml")
     entries = {
         f"{name}_forget": {"path": f"data/models/{name}", "after": RELEARN} for name in leaks
@@ -223,7 +219,7 @@ def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, 
         "base",
     )
     assert (npo.half_life.earliest, npo.half_life.estimate, npo.half_life.latest) == (2, 2, 2)
-    assert [round(one.estimate, 3) for one in npo.excess] == [0.003, 0.192, 0.59]
+    assert [round(excess.estimate, 3) for excess in npo.excess] == [0.003, 0.192, 0.59]
     assert found["retrain_forget"].excess == []
     assert level(2 * npo.points[0].upper.alpha) in html  # of the half-life: two bands
     assert npo.excess[2].lower.number(4) in html

@@ -33,13 +33,14 @@ GOLDEN = Path(__file__).parent / "golden_page.txt"
 
 
 def test_every_model_has_its_verdict_in_the_summary_and_on_the_page(page, run):
-    for one, model in zip(standings(run, findings(run)), run.models, strict=True):
+    text = html.unescape(unlinked(page.html))
+    for standing, model in zip(standings(run, findings(run)), run.models, strict=True):
         told = page.summary["models"][model.name]
-        assert told["verdict"] == one.sentence
-        assert one.sentence in html.unescape(unlinked(page.html))
-        known = {} if one.verdict is None else dataclasses.asdict(one.verdict)
-        assert told["forgetting"] == {"word": one.word} | known
-        assert told["utility"] == one.utility.as_dict()
+        assert told["verdict"] == standing.sentence
+        assert standing.sentence in text
+        known = {} if standing.verdict is None else dataclasses.asdict(standing.verdict)
+        assert told["forgetting"] == {"word": standing.word} | known
+        assert told["utility"] == standing.utility.as_dict()
         for key, covers in (("m_bin_worst", Covers.WORST_PROMPT), ("m_bin_pooled", Covers.AVERAGE)):
             bound = Bound.from_dict(told["bounds"][key])
             assert (bound.value, bound.covers, bound.alpha) == (told["metrics"][key], covers, 0.01)
@@ -91,7 +92,7 @@ class Visible(HTMLParser):
 
     def handle_data(self, data):
         tags = [tag for tag, _ in self.open]
-        unseen = any("hidden" in own or own.get("class") == "unseen" for _, own in self.open)
+        unseen = any("hidden" in attrs or attrs.get("class") == "unseen" for _, attrs in self.open)
         if (
             not unseen
             and not {"script", "style", "title"} & {*tags}
@@ -176,7 +177,10 @@ def shown(root, name="npo") -> dict[str, str]:
 
 def columns_of(run) -> dict[str, columns.Column]:
     groups = columns.columns(run, "model", [model.numbers for model in run.models])
-    return {column.key: column for _, own in groups for column in own}
+    found = {}
+    for _, of_group in groups:
+        found |= {column.key: column for column in of_group}
+    return found
 
 
 def test_bounds_are_rounded_away_from_the_estimate(own_small):

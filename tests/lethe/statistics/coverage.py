@@ -95,18 +95,18 @@ def many_misses(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[st
     """The misses of each claim over forty prompts; half leak with probability 10% and half with 2%."""
     rng, rates = np.random.default_rng([seed, n]), np.repeat([0.1, 0.02], 20)
     hits = rng.binomial(n, rates, (runs, len(rates)))
-    own = [leak_bounds(row, n, alpha) for row in hits]
-    yield "worst prompt", np.mean([worst_prompt(row)[1].value < 0.1 for row in own])
+    alone = [leak_bounds(row, n, alpha) for row in hits]
+    yield "worst prompt", np.mean([worst_prompt(row)[1].value < 0.1 for row in alone])
     yield (
         "every prompt under",
-        np.mean([every_prompt_under(row, np.nextafter(0.1, 0))[0] for row in own]),
+        np.mean([every_prompt_under(row, np.nextafter(0.1, 0))[0] for row in alone]),
     )
     yield (
         "pooled average",
         np.mean([pooled_average(row, n, alpha).value < rates.mean() for row in hits]),
     )
     tables = [
-        bonferroni(lambda each, row=row: leak_bounds(row, n, each), 40, alpha) for row in hits
+        bonferroni(lambda level, row=row: leak_bounds(row, n, level), 40, alpha) for row in hits
     ]
     table = [[bound.value for bound in row] for row in tables]
     yield "Bonferroni table", np.mean((np.array(table) < rates).any(axis=1))
@@ -185,9 +185,9 @@ def tree_misses(
     known = Masses((EXACT_LEAK,), (1 - EXACT_LEAK - float(masses.sum()),))
     counts = {int(count) for count in leaks[:, 0]}
     ends = {count: leak_interval(known, Remainder(rho, 10**9, count), alpha) for count in counts}
-    own = [ends[int(count)] for count in leaks[:, 0]]
-    yield "tree upper", float(np.mean([end.upper < truth - OF_SUMS for end in own]))
-    yield "tree lower", float(np.mean([end.lower_sampled > truth + OF_SUMS for end in own]))
+    alone = [ends[int(count)] for count in leaks[:, 0]]
+    yield "tree upper", float(np.mean([end.upper < truth - OF_SUMS for end in alone]))
+    yield "tree lower", float(np.mean([end.lower_sampled > truth + OF_SUMS for end in alone]))
     rests = [[(known, Remainder(rho, 10**9, int(count))) for count in row] for row in leaks]
     pooled = [pooled_leak(rest, alpha) for rest in rests]
     yield "tree mean upper", float(np.mean([found.upper < truth - OF_SUMS for found in pooled]))

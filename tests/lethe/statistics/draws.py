@@ -76,20 +76,25 @@ LAWS = [
 
 def drawn(case: dict) -> np.ndarray:
     """The scores of a case of the oracles, in the order of drawing."""
-    given = case["input"]
-    if "x" in given:
-        return np.array(given["x"], dtype=float)
-    recipe = given["generator"]
-    rng, n = np.random.Generator(np.random.PCG64(recipe["seed"])), recipe["n"]
-    if recipe["kind"] == "zmix":
-        zero = rng.random(n) < recipe["w"]
-        return np.where(zero, 0, rng.beta(recipe["a"], recipe["b"], size=n))
-    return {
-        "beta": lambda: rng.beta(recipe["a"], recipe["b"], n),
-        "uniform": lambda: rng.random(n),
-        "bernoulli": lambda: (rng.random(n) < recipe["p"]).astype(float),
-        "grid10": lambda: rng.integers(0, 11, n) / 10,
-    }[recipe["kind"]]()
+    values = case["input"]
+    if "x" in values:
+        return np.array(values["x"], dtype=float)
+    recipe = values["generator"]
+    n = recipe["n"]
+    rng = np.random.Generator(np.random.PCG64(recipe["seed"]))
+    match recipe["kind"]:
+        case "zmix":
+            zero = rng.random(n) < recipe["w"]
+            return np.where(zero, 0, rng.beta(recipe["a"], recipe["b"], size=n))
+        case "beta":
+            return rng.beta(recipe["a"], recipe["b"], n)
+        case "uniform":
+            return rng.random(n)
+        case "bernoulli":
+            return (rng.random(n) < recipe["p"]).astype(float)
+        case "grid10":
+            return rng.integers(0, 11, n) / 10
+    raise ValueError(recipe["kind"])
 
 
 def clopper_pearson(hits: int, n: int, alpha: float) -> tuple[float, float]:

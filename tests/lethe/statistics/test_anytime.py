@@ -71,10 +71,10 @@ def test_one_pair_of_counts_has_the_value_that_it_has_in_an_array():
         p_ends, q_ends = np.sort(chance.random(2)), np.sort(chance.random(2))
         box = anytime.Box(*p_ends, *q_ends) if chance.random() < 0.5 else anytime.EVERYWHERE
 
-        one = anytime.log_beyond(leaks, n, reference_leaks, k, difference, box)
-        many = anytime.log_beyond([leaks], n, reference_leaks, k, difference, box)
+        alone = anytime.log_beyond(leaks, n, reference_leaks, k, difference, box)
+        in_array = anytime.log_beyond([leaks], n, reference_leaks, k, difference, box)
 
-        assert one == many[0]
+        assert alone == in_array[0]
 
 
 @pytest.mark.parametrize("null", [0.002, 0.01, 0.3])

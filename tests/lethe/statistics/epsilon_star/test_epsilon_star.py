@@ -28,18 +28,18 @@ from tests.lethe.statistics.draws import tolerated
 from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, from_rates, share_above
 
 
-def drawn(given):
-    rng, n = np.random.Generator(np.random.PCG64(given["seed"])), given["n"]
-    return rng.gamma(2, 5, n), rng.gamma(2 + given["d"], 5, n)
+def drawn(recipe):
+    """Losses of the training set and of the population, from two Gamma laws."""
+    rng = np.random.Generator(np.random.PCG64(recipe["seed"]))
+    train = rng.gamma(2, 5, recipe["n"])
+    return train, rng.gamma(2 + recipe["d"], 5, recipe["n"])
 
 
 def gaussian_sup(case):
-    given = case["input"]
-    sides = (
-        Mixture.normal(given["m_tr"], given["s_tr"]),
-        Mixture.normal(given["m_pop"], given["s_pop"]),
-    )
-    return supremum(*sides, case["params"]["delta"], None)[0]
+    values = case["input"]
+    train = Mixture.normal(values["m_tr"], values["s_tr"])
+    population = Mixture.normal(values["m_pop"], values["s_pop"])
+    return supremum(train, population, case["params"]["delta"], None)[0]
 
 
 def moment(case):
@@ -51,8 +51,12 @@ def moment(case):
 
 
 def empirical(case):
-    given, params = case["input"], case["params"]
-    train, population = (given["train"], given["pop"]) if "train" in given else drawn(given)
+    values = case["input"]
+    params = case["params"]
+    if "train" in values:
+        train, population = values["train"], values["pop"]
+    else:
+        train, population = drawn(values)
     return empirical_epsilon_star(train, population, params["delta"], params["cut"]).value
 
 

@@ -187,8 +187,8 @@ def test_the_subsampled_gaussians_epsilon_is_where_its_hockey_stick_is_delta(mu,
     other = (1 - q) * p + q * np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
     epsilon = SubsampledGaussian(mu, q).epsilon(delta)
 
-    def excess(one, two):
-        return float(np.maximum(one - math.exp(epsilon) * two, 0).sum() * (x[1] - x[0]))
+    def excess(density, base):
+        return float(np.maximum(density - math.exp(epsilon) * base, 0).sum() * (x[1] - x[0]))
 
     largest = excess(other, p)
     assert excess(p, other) <= largest + 1e-12  # Zhu, Dong and Wang (2022)
