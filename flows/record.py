@@ -18,7 +18,7 @@ from flows.workspace import SCRATCH
 from lethe import config
 from lethe.comparison.changes import Changes, judged_anew, proved_changes
 from lethe.config.schema import Params, Population
-from lethe.errors import LetheError, OtherSchema, plural, visible
+from lethe.errors import LetheError, OtherSchema, one_line, plural, visible
 from lethe.identity import content_digest
 from lethe.io import tries
 from lethe.io.artifacts import measured
@@ -121,7 +121,7 @@ class Alarm:
             before = self._end(self.before, rose)
             after = self._end(self.after, not rose)
         does = "leaks in" if self.metric == "leak" else "scores"
-        sentence = f"{self.model}: {visible(str(self.question))} {does} {after}, before {before}"
+        sentence = f"{self.model}: {one_line(str(self.question))} {does} {after}, before {before}"
         direction = "more" if rose else "less"
         if self.questions > 1:
             sentence += f"; {self.questions} questions proved to leak {direction}"

@@ -59,7 +59,7 @@ class Tabled(TableWithSentences):
         return {"columns": list(self.numbers.columns), "models": models, "text": self.text}
 
     def views(self) -> list[View]:
-        return [View("", notes=[self.text.rstrip("\n")])]
+        return [View("", notes=self.text.rstrip("\n").split("\n"))]
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +92,7 @@ class TabledMethods(TableWithSentences):
         }
 
     def views(self) -> list[View]:
-        return [View("", notes=[self.text.rstrip("\n")])]
+        return [View("", notes=self.text.rstrip("\n").split("\n"))]
 
 
 def _written(numbers: PaperTable | MethodsTable, form: Form) -> str:

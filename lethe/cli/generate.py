@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from lethe.errors import BadArguments, BadValue, visible
+from lethe.errors import BadArguments, BadValue
 from lethe.io.files import Json, plain
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ Typers = Any  # what Typer hands on: its context, whose class is its own, and th
 # A sentence of a parameter that no command line needs.
 IN_PYTHON = re.compile(r" In Python\b.*?\.(?= |$)")
 OF_A_HOOK = ("call", "arguments", "as_json")  # parameters of every hook that are no options
+
+
+GROWS = "verify"  # writes the certificate that it reads, with what it drew
 
 
 class Command:
@@ -136,7 +139,7 @@ def built(name: str, command: Command) -> TyperCommand:
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
     from lethe.api.result import Measurement
-    from lethe.cli.hooks import Outcome, fresh
+    from lethe.cli.hooks import Outcome, check_written, fresh
 
     function, hook = command.load()
     options = options_of(function, command)
@@ -149,6 +152,7 @@ def callback_of(command: Command) -> Callable[..., None]:
 
     def call(as_json: bool, **values: Json) -> None:
         values.pop("portable", None)  # `lethe.cli.app.main` has read it
+        check_written(values, may_grow=command.function == GROWS)
         table = values.pop("table", None) if has_rows else None
         if table is not None:
             fresh("--table", table, (".parquet",))
@@ -348,7 +352,9 @@ def print_table(
         console.width = max(console.width, Measurement.get(console, endless, table).maximum)
     console.print(table)
     for note in notes:
-        console.print(Text(visible(note)))
+        console.print(
+            Text(cell(note))
+        )  # on one line: the name of a question could add a sentence of its own
 
 
 def print_view(view: View, notes: Sequence[str] = ()) -> None:
@@ -360,10 +366,12 @@ def print_view(view: View, notes: Sequence[str] = ()) -> None:
 
 
 def print_notes(notes: Sequence[str]) -> None:
-    """Print sentences, wrapped in a terminal, whose markup is shown."""
+    """Print sentences, each as one line, wrapped in a terminal; markup and breaks of lines inside are shown, not obeyed."""
     from rich.console import Console
     from rich.text import Text
 
+    from lethe.api.result import cell
+
     console = Console()
     for text in filter(None, notes):
-        console.print(Text(visible(text)), soft_wrap=not console.is_terminal)
+        console.print(Text(cell(text)), soft_wrap=not console.is_terminal)

@@ -90,14 +90,41 @@ class Outcome:
     brief: Sequence[str] | None = None
 
 
-def fresh(name: str, path: Path, endings: tuple[str, ...], *inputs: Path) -> Path:
-    """Return the path of a file to write: it has one of the endings, and it is none of the inputs."""
+def fresh(name: str, path: Path, endings: tuple[str, ...]) -> Path:
+    """Return the path of a file to write, which has one of the endings."""
     if path.suffix.lower() not in endings or path.is_dir():
         raise BadValue(name, str(path), f"a file that ends in {' or '.join(endings)}")
-    for read in inputs:
-        if path.exists() and read.exists() and path.samefile(read):
-            raise BadValue(name, str(path), f"another file than {read}")
     return path
+
+
+WRITTEN = ("out", "page", "table", "summary", "junit")  # options that name a file to write
+
+
+def check_written(values: Mapping[str, Json], may_grow: bool = False) -> None:
+    """Refuse a file to write that the command also reads, or writes twice; ``may_grow``: --out may be one that it reads."""
+    taken: list[Path] = []
+    for name, value in values.items():
+        if name not in WRITTEN:
+            taken += _files(value)
+    for name in WRITTEN:
+        for path in _files(values.get(name)):
+            if may_grow and name == "out":
+                continue
+            for other in taken:
+                if path.samefile(other):
+                    raise BadValue(name, str(path), f"another file than {other}")
+            taken.append(path)
+
+
+def _files(value: Json) -> list[Path]:
+    """The files that exist among the values of an option."""
+    files = []
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(text, (str, Path)):
+            with suppress(OSError, ValueError):  # a text that no file can have as its name
+                if Path(text).is_file():
+                    files.append(Path(text))
+    return files
 
 
 def write_rows(path: Path, table: pd.DataFrame) -> None:
@@ -285,7 +312,7 @@ def _write_records(result: bounding.Bounds, source: Path, out: Path | None) -> s
 
     if result.refused:
         raise BadInput(f"{source}: no bound to write. {' '.join(result.refused)}")
-    place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",), source)
+    place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",))
     write_json(place, bound_records(result.questions, result.metric, result.stated))
     return str(place)
 
@@ -953,9 +980,8 @@ def sample(
         raise BadInput(
             "lethe sample: give PROMPTS, or the questions of a file with --data, and not both."
         )
-    inputs = [] if data is None else [data]
     if out is not None:
-        fresh("out", out, (".parquet", ".csv"), *inputs)
+        fresh("out", out, (".parquet", ".csv"))
     rows: dict[str, Row] = {}
     if data is not None:
         rows = {row["id"]: row for row in read_rows(data)}
@@ -1059,7 +1085,7 @@ def extract(
     page : Also write the text as a strip of colour, with its passages, to this .html file; a .png beside it has the strip.
     """
     if page is not None:
-        fresh("page", page, (".html", ".htm"), arguments["text"])
+        fresh("page", page, (".html", ".htm"))
     extracted = call(**arguments, scratch=SCRATCH)
     if page is None:
         return Outcome(extracted)
@@ -1157,7 +1183,7 @@ def read_log(
     """
     if table is None:
         return Outcome(call(**arguments))
-    fresh("table", table, (".csv",), arguments["file"])
+    fresh("table", table, (".csv",))
     from lethe.measure.scores import with_reasons
 
     result = call(**arguments)
@@ -1180,7 +1206,7 @@ def score_log(
     """
     endings = (".json",) if to == "inspect" else (".parquet", ".csv")
     out = table or Path(f"{arguments['log'].name}.scores{endings[0]}")
-    fresh("table", out, endings, arguments["log"], arguments["data"])
+    fresh("table", out, endings)
     result = call(**arguments, scratch=Path(".lethe/verdicts"))
     if to == "inspect":
         from lethe.io.files import write_json
