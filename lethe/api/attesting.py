@@ -49,7 +49,11 @@ STATED = (
     *("model.name", "model.digest", "dataset.name", "dataset.digest", "harness.version"),
     *("lethe.access", "lethe.engine", "lethe.scorer", "lethe.notCovered"),
 )
-NOT_COVERED = ("other wordings of the questions", "fine-tuned or quantised copies")
+NOT_COVERED = (
+    "other wordings of the questions",
+    "fine-tuned or quantised copies",
+    "how often other answers were drawn before these",
+)
 
 
 @dataclass(frozen=True, repr=False)

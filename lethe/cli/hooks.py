@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lethe.io.artifacts import Row
     from lethe.io.logs._log import Log
     from lethe.io.processes import Process
-    from lethe.io.tries import Try
+    from lethe.io.tries import Declared, Try
     from lethe.labels.labels import Labels
     from lethe.labels.plan import Plan
     from lethe.labels.queue import Queue
@@ -680,7 +680,7 @@ def attest(
     arguments: Arguments,
     out: Path = Path("statement.json"),
 ) -> Outcome:
-    """Write the statement, and exit with status 1 where its bound is above the threshold.
+    """Write the statement, and exit with status 1 where its bound is above the threshold, or its alpha above that of its try.
 
     Parameters
     ----------
@@ -698,7 +698,25 @@ def attest(
     for record in records:
         written["served"] = str(record)
         notes.append(f"{record} tells which server answered, for those alone who may know it.")
-    return Outcome(attestation, written, notes, int(not attestation.passed))
+    attempt = _try_of_statement(attestation)
+    written["tries"] = {"count": attempt.number, "alpha": attempt.level, "kept": attempt.kept}
+    notes.append(attempt.sentence("this gate on this model and data", "an alpha"))
+    is_open = attestation.passed and attempt.is_allowed
+    return Outcome(attestation, written, notes, int(not is_open))
+
+
+def _try_of_statement(attestation: attesting.Attestation) -> Declared:
+    """Which try of the first claim on this model, data and scorer these draws are; fresh draws are another one."""
+    from lethe.io import tries
+
+    about = attestation.about
+    model = getattr(
+        about.of, "text", about.model
+    )  # the files of a folder; of a server its name in the run
+    tested = ["attest", model, about.data_sha256, about.scorer]
+    draws = [[drawn.id, drawn.n, list(drawn.leaks_at)] for drawn in attestation.draws.questions]
+    seed = about.engine.get("seed")
+    return tries.declare(tested, [seed, draws], attestation.claims[0].bound.alpha)
 
 
 def dossier(

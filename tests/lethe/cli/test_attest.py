@@ -78,6 +78,20 @@ def test_a_bound_above_the_threshold_does_not_pass(place):
     assert claim["lethe"]["word"] == "open"
 
 
+def test_other_draws_are_another_try_and_need_a_smaller_alpha(place):
+    first = attested()["tries"]
+    assert attested()["tries"] == first
+
+    fresh = SCORES | {"a": [0.0] * 200}
+    shutil.rmtree("run")
+    write_run(Path("run"), Path("mine"), fresh, ROWS)
+    second = attested(status=1)
+
+    assert (first["count"], second["tries"]["count"]) == (1, 2)
+    assert second["tries"]["alpha"] == pytest.approx(0.01 / 3)
+    assert second["statement"]["predicate"]["claims"][0]["passed"] is True
+
+
 def test_a_proved_leak_is_a_claim_of_its_own_with_a_corrected_level(place):
     write_run(Path("run"), Path("mine"), {"a": [1.0] * 40 + [0.0] * 40, "b": [0.0] * 80}, ROWS)
 
