@@ -6,6 +6,8 @@ ends of two pipes, for the stage's lines and for DVC's answer. For each job it f
 before that forks the process of the stage itself: DVC's locks and open files are none of the stage's.
 
 The process ends with the socket, DVC's processes end with it, and each stage with DVC's process.
+
+Where the system is not Linux, each job has a process of its own that imports everything anew.
 """
 
 from __future__ import annotations
@@ -51,10 +53,14 @@ class Warm:
         self._environment = dict(environment)
         self._socket: socket.socket | None = None
         self.process: subprocess.Popen | None = None
+        self._alone: list[subprocess.Popen] = []
 
     def submit(self, job: Mapping[str, object], descriptors: tuple[int, int]) -> None:
         """Have a job done; the process gets its own ends of the pipes for lines and answer."""
         message = json.dumps(job).encode()
+        if not sys.platform.startswith("linux"):
+            self._start_alone(message.decode(), *descriptors)
+            return
         if self._socket is not None:
             try:
                 socket.send_fds(self._socket, [message], descriptors)
@@ -77,18 +83,32 @@ class Warm:
             )
         return self._socket
 
+    def _start_alone(self, job: str, lines: int, answer: int) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flows.dvc_child", job, str(answer)],
+            stdin=subprocess.DEVNULL,
+            stdout=lines,
+            stderr=subprocess.STDOUT,
+            env=self._environment,
+            pass_fds=[answer],
+            start_new_session=True,
+        )
+        self._alone.append(process)
+
     def stop(self) -> None:
-        """End the process by SIGTERM, and with it DVC's processes and their stages."""
-        if self.process is not None:
-            self.process.terminate()
+        """End the processes by SIGTERM, and with them DVC's processes and their stages."""
+        for process in (self.process, *self._alone):
+            if process is not None:
+                process.terminate()
 
     def close(self) -> None:
         """End the process once its stages have ended."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        if self.process is not None:
-            self.process.wait()
+        for process in (self.process, *self._alone):
+            if process is not None:
+                process.wait()
 
 
 class Host:

@@ -1,12 +1,14 @@
 """The process that a stage is a fork of: what a stage sees and how it ends are those of `python -m stages.NAME`."""
 
 import json
+import os
 import signal
+import sys
 
 import pytest
 
-from flows.warm import COMMAND
-from tests.small import ROOT, python
+from flows.warm import COMMAND, Warm
+from tests.small import ROOT, fresh_copy, python
 
 STAGE = """
 import atexit, json, os, pathlib, sys, tempfile
@@ -112,3 +114,22 @@ def test_a_forked_stage_sees_its_command_and_its_environment_alone(ended):
 )
 def test_a_command_with_more_than_a_stage_and_its_name_goes_to_the_shell(command, forked):
     assert bool(COMMAND.fullmatch(command)) == forked
+
+
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_a_job_is_answered_on_every_system(system, monkeypatch, tmp_path):
+    """By a fork, or by a process of its own."""
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.chdir(fresh_copy(tmp_path / "copy"))
+    answer, writing = os.pipe()
+    lines, printing = os.pipe()
+    warm = Warm({**os.environ, "PYTHONPATH": str(ROOT)})
+
+    warm.submit({"stage": "prepare", "pull": False}, (printing, writing))
+    os.close(writing)
+    os.close(printing)
+
+    with open(answer, encoding="utf-8") as file:
+        assert json.load(file)["state"] in ("ran", "failed")
+    warm.close()
+    os.close(lines)
