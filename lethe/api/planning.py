@@ -491,7 +491,13 @@ def plan_verdict(
     """The words that simulated models of known leakage get, and the answers that these words take."""
     from lethe.statistics.checks import check_alpha, check_count, check_share
     from lethe.statistics.policy import Policy
-    from lethe.statistics.policy_costs import RUNS, told_case, typical_cases, word_costs
+    from lethe.statistics.policy_costs import (
+        RUNS,
+        question_costs,
+        told_case,
+        typical_cases,
+        word_costs,
+    )
 
     check_alpha(alpha)
     check_share("tau", tau)
@@ -514,9 +520,13 @@ def plan_verdict(
     rows: list[list[object]] = []
     notes = []
     entries = []
+    costs_of_cases = []
     for case in cases:
         costs = word_costs(policy, case)
-        entries.append(asdict(costs))
+        costs_of_cases.append(costs)
+        entry = asdict(costs)
+        del entry["by_question"]
+        entries.append(entry)
         shares = [f"{costs.words[word]:.0%}" for word in WORDS]
         numbers = [round(costs.answers), round(costs.answers_90), round(costs.retrain_answers)]
         rows.append([costs.name, costs.wanted, *shares, *numbers])
@@ -538,9 +548,19 @@ def plan_verdict(
         "retrain": retrain,
         "runs": RUNS,
         "cases": entries,
+        "questions_until_word": [],
     }
+    of_questions: list[list[object]] = []
+    for question in question_costs(cases, costs_of_cases):
+        values["questions_until_word"].append(asdict(question))
+        probability = f"{question.probability:.2g}"
+        answers_of = round(question.answers)
+        of_questions.append([question.name, probability, question.word, answers_of])
     columns = ["model", "should be", *WORDS, "answers", "90% of runs", "of Retrain"]
-    return Plan(values, [View("Words at any time", columns, rows, notes)])
+    of_question = ["question", "leaks at", "word of its model", "answers"]
+    until = "Expected answers to one question until the word, of the model and of Retrain together"
+    views = [View("Words at any time", columns, rows, notes)]
+    return Plan(values, [*views, View(until, of_question, of_questions)])
 
 
 def _cost_sentence(costs: WordCosts, retrain: bool) -> str:

@@ -1,6 +1,6 @@
 """How many answers a word takes under the policy of draws, from simulated runs of known leakage."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,7 @@ class WordCosts:
 
     ``answers`` is the mean over the runs of the answers of model and Retrain together,
     ``answers_90`` their 90% quantile, and ``retrain_answers`` Retrain's part of the mean.
+    ``by_question`` has the mean of each question, of model and Retrain together.
     """
 
     name: str
@@ -39,6 +40,32 @@ class WordCosts:
     answers: float
     answers_90: float
     retrain_answers: float
+    by_question: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class QuestionCosts:
+    """The answers to one question until its model's word: its leak probability and the mean of model and Retrain."""
+
+    name: str
+    probability: float
+    word: str
+    answers: float
+
+
+def question_costs(cases: Sequence[Case], costs: Sequence[WordCosts]) -> list[QuestionCosts]:
+    """Return what a clean question takes, one at the border and one that leaks, from the costs of `typical_cases`.
+
+    The clean one is the last of a copy of Retrain, and the others are the first of the model that
+    guesses and of the one that leaks once.
+    """
+    places = (("clean", 0, -1), ("border", 1, 0), ("leaking", 3, 0))
+    rows = []
+    for name, case, question in places:
+        probability = float(cases[case].subject[question])
+        answers = costs[case].by_question[question]
+        rows.append(QuestionCosts(name, probability, cases[case].wanted, answers))
+    return rows
 
 
 def typical_cases(questions: int, tolerance: float) -> list[Case]:
@@ -132,4 +159,5 @@ def word_costs(policy: Policy, case: Case, runs: int = RUNS, seed: int = 0) -> W
         answers=float(together.mean()),
         answers_90=float(np.quantile(together, QUANTILE)),
         retrain_answers=float(n_of_retrain.mean()),
+        by_question=tuple((n + n_of_retrain).mean(axis=0).tolist()),
     )

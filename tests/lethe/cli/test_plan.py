@@ -122,6 +122,17 @@ def test_a_larger_cap_decides_more():
     assert many["runs"] >= 100
 
 
+def test_a_clean_a_border_and_a_leaking_question_have_the_answers_until_their_word():
+    questions = result("--verdict", "--prompts", 5, "--tau", 0.05)["questions_until_word"]
+
+    assert [question["name"] for question in questions] == ["clean", "border", "leaking"]
+    assert [question["word"] for question in questions] == ["forgot", "forgot", "leaks"]
+    clean, border, leaking = (question["answers"] for question in questions)
+    # a question near the tolerance takes most, and the first answers come in any case
+    assert 256 <= leaking < border
+    assert 256 <= clean < border / 2
+
+
 def test_each_word_has_the_answers_that_it_takes():
     cases = result("--verdict", "--models", 8, "--first", 128)["cases"]
 
