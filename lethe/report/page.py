@@ -17,6 +17,7 @@ from lethe.report import (
     along,
     beside,
     columns,
+    convergence,
     evidence,
     figures,
     first_screen,
@@ -107,6 +108,7 @@ def _html(run: Run, found: Findings, claims: Claims, verdicts: list[Standing]) -
     if utility:
         panels_of_kind["utility_panels"].append(utility)
 
+    panels_of_kind["convergence_panels"] = convergence.panels(run)
     panels_of_kind["along_panels"] = along.panels(run.trajectories)
 
     sections = {}

@@ -250,6 +250,14 @@ def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, wi
     assert "forget 0.6, retain 0.6" in html or "forget 0.600, retain 0.600" in html
 
 
+def test_mean_and_deviation_by_the_number_of_answers_are_a_figure_of_each_model(small_page):
+    drawn = {name for name in small_page.figures if name.startswith("convergence-")}
+
+    assert drawn == {"convergence-npo.svg", "convergence-npo_at.svg"}
+    # two estimates and two bounds
+    assert small_page.figures["convergence-npo.svg"].count('stroke-dasharray="') >= 2
+
+
 def test_points_along_unlearning_are_on_the_page_in_its_figures_and_plots(
     own_small, small_page, without_figures
 ):
