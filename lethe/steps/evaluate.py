@@ -33,7 +33,7 @@ from lethe.config.measuring import (
     is_binary,
 )
 from lethe.config.schema import EvaluationParams
-from lethe.config.twins import Score, Twins
+from lethe.config.twins import Twins
 from lethe.data.rows import check_splits
 from lethe.data.secrets import secrets_of
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, check, plural
@@ -178,7 +178,6 @@ def evaluate(
     BadInput
         If settings, rows or files are unusable, before any answer is drawn.
     """
-    of_secrets = _twins(key, settings.twin_scores)
     prompt = settings.prompt or default_prompt(source)
     params = params_of(settings, name, source, splits["forget"], prompt)
     if isinstance(source, (Path, InMemory)) and settings.thinking != UNMARKED:
@@ -204,10 +203,10 @@ def evaluate(
             answers = _announced(params.sample)
             questions = plural(len(splits["forget"]), "forget question")
             print(f"{name}: {answers} to each of {questions}; finished ones are in {scratch}")
-            _test_secrets(name, source, params, of_secrets, root)
+            _test_secrets(name, source, params, _twins(key, settings), root)
             likelihood.run(name, params.sample, params.models[name], root, source=source)
             _draw(name, source, params, root, scratch)
-            on_traces = _word_on_traces(name, params, of_secrets, root)
+            on_traces = _word_on_traces(name, params, _twins(key, settings), root)
             if isinstance(source, Endpoint) and settings.thinking is None:
                 marked = _marked(params, root)
                 if marked is not params and params.sample.stop == "word":
@@ -283,12 +282,13 @@ def _test_secrets(
     )
 
 
-def _twins(key: Path | None, scores: tuple[Score, ...]) -> Twins:
+def _twins(key: Path | None, settings: EvaluationSettings) -> Twins:
     """The settings of the twin test of a single model, which has no control; a score that stands twice is declared once."""
     opened_key = None
     if key is not None:
         opened_key = str(key)
-    return Twins(control=None, key=opened_key, scores=tuple(dict.fromkeys(scores)))
+    scores = tuple(dict.fromkeys(settings.twin_scores))
+    return Twins(control=None, key=opened_key, scores=scores)
 
 
 def _word_on_traces(
