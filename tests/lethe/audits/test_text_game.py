@@ -1,8 +1,8 @@
 """The text game: whole authors move, references never learned them, planted signals are found, leakage is bounded."""
 
+import itertools
 import os
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -34,125 +34,186 @@ from tests.small import ROOT, one_after_another
 ATTACKS = TEXT_ATTACKS.names()
 
 
-def settings(**changes):
+def settings():
+    """A game of authors, small enough to take seconds."""
     value = read_yaml(ROOT / "flows/presets/game-authors.yaml")["games"]["authors"]
+    value |= {"portion": 0.2, "pairs": 1, "seeds": 1, "shared_retrain": True}
     value["data"]["authors"]["count"] = 24
-    value["learning"].update(
-        prompt=str(ROOT / value["learning"]["prompt"]), hidden=32, heads=2, kv_heads=1
-    )
-    value["learning"].update(layers=1, feed_forward=64, vocabulary=400, epochs=2)
-    value.update(portion=0.2, pairs=1, seeds=1, shared_retrain=True, **changes)
+    value["learning"] |= {
+        "prompt": str(ROOT / value["learning"]["prompt"]),
+        "hidden": 32,
+        "heads": 2,
+        "kv_heads": 1,
+        "layers": 1,
+        "feed_forward": 64,
+        "vocabulary": 400,
+        "epochs": 2,
+    }
     value["methods"] = {"npo": {**value["methods"]["npo"], "epochs": 1}}
-    value["leakage"].update(engine="transformers", n=4, max_new_tokens=4)
+    value["leakage"] |= {"engine": "transformers", "n": 4, "max_new_tokens": 4}
     return Settings.model_validate(value)
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    from lethe.audits.unlearning_game.text_play import play
-
+    """(result, outcomes) of a game."""
     scratch = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("root")
         patch.chdir(root)
-        result, outcomes = play(settings(), scratch, one_after_another)
+        game = play.play(settings(), scratch, one_after_another)
     assert not list(root.iterdir())  # all that is kept is below the scratch folder
-    return scratch, result, outcomes
+    return game
+
+
+def authors_of(game, units):
+    return [game.rows[row]["author"] for row in game.of(units)]
+
+
+def test_the_units_of_a_game_of_texts_are_authors(tmp_path):
+    game = TextGame(settings(), tmp_path)
+
+    assert (game.units, len(game.rows)) == (24, 144)
 
 
 def test_whole_authors_are_forgotten(tmp_path):
     game = TextGame(settings(), tmp_path)
-    assert (game.units, len(game.rows)) == (24, 144)
-    job = next(one.job for one in game.played() if one.method == "npo")
-    forgotten, kept = (
-        [game.rows[i]["author"] for i in game.of(units)] for units in (job.forget, job.retain)
-    )
+    job = next(entry.job for entry in game.played() if entry.method == "npo")
+
+    forgotten = authors_of(game, job.forget)
+
     assert len(forgotten) == 6 * len(set(forgotten))
-    assert not set(forgotten) & set(kept)
+    assert set(forgotten).isdisjoint(authors_of(game, job.retain))
 
 
 def test_the_game_is_played_and_grounded(played):
-    _, result, outcomes = played
+    result, _ = played
+
     assert list(result.methods) == ["retrain", "npo", "none"]
     assert result.methods["retrain"].quality.value == 1
-    assert {one.attack for one in outcomes} == set(ATTACKS)
-    assert all(len(one.forget) == len(one.test) == 12 for one in outcomes)
     assert result.unit == "authors"
 
 
-def test_leakage_is_bounded_beside_the_quality(played):
-    _, result, _ = played
-    for method in result.methods.values():
-        leakage = method.leakage
-        assert (leakage["questions"], leakage["n"], leakage["worst_metric"]) == (12, 4, "m_bin")
-        assert leakage["mean"] <= leakage["pooled_bound"] <= leakage["worst_bound"] <= 1
-        for key, covers in (("worst_bound", Covers.WORST_PROMPT), ("pooled_bound", Covers.AVERAGE)):
-            bound = Bound.from_dict({"value": leakage[key], **leakage["guarantees"][key]})
-            assert (bound.side, bound.alpha, bound.covers) == ("upper", leakage["alpha"], covers)
+def test_every_attack_plays_on_both_halves(played):
+    _, outcomes = played
+
+    assert {outcome.attack for outcome in outcomes} == set(ATTACKS)
+    for outcome in outcomes:
+        assert len(outcome.forget) == len(outcome.test) == 12
+
+
+@pytest.mark.parametrize("name", ["retrain", "npo", "none"])
+def test_leakage_is_bounded_beside_the_quality(played, name):
+    result, _ = played
+
+    leakage = result.methods[name].leakage
+
+    assert (leakage["questions"], leakage["n"], leakage["worst_metric"]) == (12, 4, "m_bin")
+    assert leakage["mean"] <= leakage["pooled_bound"] <= leakage["worst_bound"] <= 1
+
+
+@pytest.mark.parametrize("name", ["retrain", "npo", "none"])
+@pytest.mark.parametrize(
+    ("key", "covers"), [("worst_bound", Covers.WORST_PROMPT), ("pooled_bound", Covers.AVERAGE)]
+)
+def test_a_bound_of_leakage_has_its_guarantee(played, name, key, covers):
+    result, _ = played
+    leakage = result.methods[name].leakage
+
+    bound = Bound.from_dict({"value": leakage[key], **leakage["guarantees"][key]})
+
+    assert (bound.side, bound.alpha, bound.covers) == ("upper", leakage["alpha"], covers)
+
+
+def answers_of_shadow(number, rows):
+    """Answers to all rows whose values name the shadow."""
+    values = np.full(2, float(number))
+    return [AnswerTokens(values, values, values, values) for _ in rows]
 
 
 def test_the_reference_never_learned_the_author(tmp_path):
     game = TextGame(settings(), tmp_path)
     shadows = game.shadows()
+    pairs = []
+    for number, job in enumerate(shadows):
+        pairs.append((job, answers_of_shadow(number, game.rows)))
 
-    def answers(mark):
-        return [AnswerTokens(*(np.full(2, float(mark)) for _ in range(4))) for _ in game.rows]
+    view = game.view(shadows[0], answers_of_shadow(9, game.rows), game.shadow, pairs[1:])
 
-    pairs = [(job, answers(i)) for i, job in enumerate(shadows)]
-    view = game.view(shadows[0], answers(9), game.shadow, pairs[1:])
-    for unit, reference in zip(game.shadow, view.references[::6], strict=True):
-        assert unit not in shadows[int(reference.log_probs[0])].retain
+    references = view.references[::6]  # of the first row of each author
+    for unit, reference in zip(game.shadow, references, strict=True):
+        shadow = shadows[int(reference.log_probs[0])]
+        assert unit not in shadow.retain
 
 
-def draw(rng, n, gain):
-    """n rows whose tokens a model that learned them finds likelier by ``gain`` nats."""
+def draw_answer(rng, gain):
+    """Twelve tokens that a model which learned them finds likelier by ``gain`` nats."""
+    log_probs = -np.abs(rng.normal(2, 1, 12)) * np.exp(-gain)
+    return AnswerTokens(log_probs, np.full(12, -2.0), np.full(12, 1.0), np.zeros(12, bool))
 
-    def answer(extra):
-        log_probs = -np.abs(rng.normal(2, 1, 12)) * np.exp(-extra)
-        return AnswerTokens(log_probs, np.full(12, -2.0), np.full(12, 1.0), np.zeros(12, bool))
 
-    return TextView(
-        [Item(f"row {i} of text", answer(gain)) for i in range(n)], [answer(0) for _ in range(n)]
-    )
+def draw_view(rng, n, gain):
+    """n rows beside the answers of a reference that never learned them."""
+    items = [Item(f"row {number} of text", draw_answer(rng, gain)) for number in range(n)]
+    references = [draw_answer(rng, 0) for _ in range(n)]
+    return TextView(items, references)
+
+
+def advantage_of_attack(name, gain):
+    """The signed advantage on rows with a signal, after the attack has learned on shadows with one of 1 nat."""
+    rng = np.random.default_rng(1)
+    shadows = [Shadow(draw_view(rng, 150, 1.0), draw_view(rng, 150, 0)) for _ in range(2)]
+    adversary = ThresholdAttack(TEXT_ATTACKS[name].score, shadows)
+    forget = adversary.accept(draw_view(rng, 500, gain))
+    return signed_advantage(forget, adversary.accept(draw_view(rng, 500, 0)))
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_every_attack_finds_a_planted_signal_and_none_on_null_data(name):
-    rng = np.random.default_rng(1)
-    adversary = ThresholdAttack(
-        TEXT_ATTACKS[name].score, [Shadow(draw(rng, 150, 1.0), draw(rng, 150, 0)) for _ in range(2)]
-    )
-
-    def gained(gain):
-        return signed_advantage(
-            adversary.accept(draw(rng, 500, gain)), adversary.accept(draw(rng, 500, 0))
-        )
-
-    assert gained(1.0) > 0.5
-    assert abs(gained(0.0)) < 4 * np.sqrt(2 * 0.25 / 500)
+def test_every_attack_finds_a_planted_signal(name):
+    assert advantage_of_attack(name, gain=1.0) > 0.5
 
 
-def test_rows_without_or_with_uneven_authors_are_refused(tmp_path, monkeypatch):
-    for rows, said in (
-        ([{"id": "a", "author": None}], "row a names no author"),
-        ([{"id": i, "author": name} for i, name in enumerate("aab")], "1 to 2 rows each"),
-    ):
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_attack_finds_a_signal_in_null_data(name):
+    assert abs(advantage_of_attack(name, gain=0.0)) < 4 * np.sqrt(2 * 0.25 / 500)
+
+
+UNEVEN = [{"id": 0, "author": "a"}, {"id": 1, "author": "a"}, {"id": 2, "author": "b"}]
+
+
+@pytest.fixture
+def forget_rows(monkeypatch):
+    """Set the rows that the game reads."""
+
+    def set_rows(rows):
         play._rows.cache_clear()
-        monkeypatch.setattr(
-            play, "load_splits", lambda _, rows=rows: {"forget": rows, "retain": []}
-        )
-        with pytest.raises(BadFile, match=said):
-            TextGame(settings(), tmp_path)
+        monkeypatch.setattr(play, "load_splits", lambda _: {"forget": rows, "retain": []})
+
+    yield set_rows
     play._rows.cache_clear()
 
 
-PAIRS, SEEDS = 3, 2
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [([{"id": "a", "author": None}], "row a names no author"), (UNEVEN, "1 to 2 rows each")],
+)
+def test_rows_without_or_with_uneven_authors_are_refused(tmp_path, forget_rows, rows, problem):
+    forget_rows(rows)
+
+    with pytest.raises(BadFile, match=problem):
+        TextGame(settings(), tmp_path)
 
 
-def outcomes(attack="loss", scale=1.0, halves=(*HALVES, RANDOM)):
+PAIRS = 3
+SEEDS = 2
+SCALE_OF_HALF = {"original": 1, "swapped": 0.5, "random": 2}
+
+
+def outcomes_of(attack="loss", scale=1.0):
     """Signed advantages 0.1 pair + 0.01 seed in the original half, half of it in the swapped, double in the random."""
-    return [
-        AttackOutcome(
+    outcomes = []
+    for seed, half, pair in itertools.product(range(SEEDS), (*HALVES, RANDOM), range(PAIRS)):
+        outcome = AttackOutcome(
             "npo",
             pair,
             half,
@@ -160,55 +221,89 @@ def outcomes(attack="loss", scale=1.0, halves=(*HALVES, RANDOM)):
             attack,
             forget=np.array([1.0, 0.0]),
             test=np.array([0.0, 0.0]),
-            signed=scale
-            * (0.1 * pair + 0.01 * seed)
-            * {"original": 1, "swapped": 0.5, "random": 2}[half],
+            signed=scale * SCALE_OF_HALF[half] * (0.1 * pair + 0.01 * seed),
             auc=0.6 if half == "original" else 0.9,
         )
-        for seed in range(SEEDS)
-        for half in halves
-        for pair in range(PAIRS)
-    ]
+        outcomes.append(outcome)
+    return outcomes
 
 
-def test_each_pair_has_its_own_quality_and_the_deviation_is_over_pairs():
-    found = results_by_method([*outcomes(), *outcomes("zlib", scale=0.1)], alpha=0.05)["npo"]
-    swapped = [1 - 0.75 * (0.1 * pair + 0.005) for pair in range(PAIRS)]
-    random = [1 - 1.5 * (0.1 * pair + 0.005) for pair in range(PAIRS)]
-    assert found.by_pair == pytest.approx(swapped)
-    assert found.random_splits.by_pair == pytest.approx(random)
-    assert asdict(found.deviation) == pytest.approx(
-        {"swap": np.std(swapped, ddof=1), "random": np.std(random, ddof=1)}
+# Of each pair, 1 less the mean advantage over halves and seeds.
+BY_SWAPPED_PAIR = [1 - 0.75 * (0.1 * pair + 0.005) for pair in range(PAIRS)]
+BY_RANDOM_PAIR = [1 - 1.5 * (0.1 * pair + 0.005) for pair in range(PAIRS)]
+
+
+@pytest.fixture
+def of_npo():
+    """What two attacks, of which the second is weaker, make of npo."""
+    outcomes = outcomes_of() + outcomes_of("zlib", scale=0.1)
+    return results_by_method(outcomes, alpha=0.05)["npo"]
+
+
+def test_each_pair_has_its_own_quality(of_npo):
+    assert of_npo.by_pair == pytest.approx(BY_SWAPPED_PAIR)
+    assert of_npo.random_splits.by_pair == pytest.approx(BY_RANDOM_PAIR)
+
+
+def test_the_deviation_is_over_pairs(of_npo):
+    assert of_npo.deviation.swap == pytest.approx(np.std(BY_SWAPPED_PAIR, ddof=1))
+    assert of_npo.deviation.random == pytest.approx(np.std(BY_RANDOM_PAIR, ddof=1))
+
+
+def test_the_quality_is_that_of_the_stronger_attack(of_npo):
+    quality = of_npo.quality
+
+    assert quality.value == pytest.approx(np.mean(BY_SWAPPED_PAIR))
+    assert (quality.attack, quality.n_pairs, quality.n_seeds) == ("loss", 3, 2)
+
+
+def result_of_kind(kind):
+    return GameResult(
+        kind=kind,
+        methods=results_by_method(outcomes_of(), alpha=0.05),
+        unit="images",
+        performs="accuracy",
+        sizes={"retain": 4, "forget": 2, "test": 2},
+        pairs=PAIRS,
+        seeds=SEEDS,
+        alpha=0.05,
+        shared_retrain=True,
+        defenders={"npo": "npo"},
     )
-    assert found.quality.value == pytest.approx(np.mean(swapped))
-    assert (found.quality.attack, found.quality.n_pairs, found.quality.n_seeds) == ("loss", 3, 2)
 
 
-def test_a_game_comes_back_from_its_json_with_the_keys_of_its_kind():
-    common = {
-        "unit": "images",
-        "performs": "accuracy",
-        "sizes": {"retain": 4, "forget": 2, "test": 2},
-        "pairs": PAIRS,
-    }
-    common |= {"seeds": SEEDS, "alpha": 0.05, "shared_retrain": True, "defenders": {"npo": "npo"}}
-    methods = results_by_method(outcomes(), alpha=0.05)
-    for kind, own, others in (("images", "confusion", "leakage"), ("text", "leakage", "confusion")):
-        result = GameResult(kind=kind, methods=methods, **common)
-        written = result.as_json()
-        assert restored(GameResult, written) == result
-        assert own in written["methods"]["npo"]
-        assert others not in written["methods"]["npo"]
-        assert ("privacy" in written) == (kind == "images")
-        assert not {"tables", "figure", "bounds"} & set(written)
+@pytest.mark.parametrize("kind", ["images", "text"])
+def test_a_game_comes_back_from_its_json(kind):
+    result = result_of_kind(kind)
+
+    assert restored(GameResult, result.as_json()) == result
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "not_held"),
+    [("images", "confusion", "leakage"), ("text", "leakage", "confusion")],
+)
+def test_the_json_of_a_game_has_the_keys_of_its_kind(kind, held, not_held):
+    written = result_of_kind(kind).as_json()
+
+    assert held in written["methods"]["npo"]
+    assert not_held not in written["methods"]["npo"]
+    assert ("privacy" in written) == (kind == "images")
+    assert {"tables", "figure", "bounds"}.isdisjoint(written)
 
 
 def note(folder: Path, name: str) -> None:
-    """Waits for the note of another process, which may take long to start."""
+    """Wait for the note of another process, which may take long to start."""
     (folder / name).write_text(str(os.getpid()))
-    deadline = time.monotonic() + 60 * (len(os.sched_getaffinity(0)) > 1)
-    while time.monotonic() < deadline and len({path.read_text() for path in folder.iterdir()}) == 1:
+    if len(os.sched_getaffinity(0)) == 1:
+        return
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(pids_in(folder)) == 1:
         time.sleep(0.02)
+
+
+def pids_in(folder: Path) -> set[str]:
+    return {path.read_text() for path in folder.iterdir()}
 
 
 def fail(folder: Path, name: str) -> None:
@@ -216,15 +311,19 @@ def fail(folder: Path, name: str) -> None:
 
 
 def test_every_call_is_made_in_other_processes(tmp_path, capsys):
-    in_processes(note, [(tmp_path, str(i)) for i in range(5)], "notes")
+    calls = [(tmp_path, str(number)) for number in range(5)]
+
+    in_processes(note, calls, "notes")
+
     assert f"notes: 5 tasks, {min(5, cores())} at once" in capsys.readouterr().err
-    pids = {int(path.read_text()) for path in tmp_path.iterdir()}
     assert len(list(tmp_path.iterdir())) == 5
     if len(os.sched_getaffinity(0)) > 1:
-        assert os.getpid() not in pids
-        assert len(pids) > 1
+        assert str(os.getpid()) not in pids_in(tmp_path)
+        assert len(pids_in(tmp_path)) > 1
 
 
 def test_an_error_comes_through(tmp_path):
+    calls = [(tmp_path, str(number)) for number in range(3)]
+
     with pytest.raises(RuntimeError, match="went wrong"):
-        in_processes(fail, [(tmp_path, str(i)) for i in range(3)], "notes")
+        in_processes(fail, calls, "notes")

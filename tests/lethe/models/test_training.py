@@ -1,6 +1,7 @@
 """Training that diverges, private training, and the encoding of rows: prompts, answers, likelihoods."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,15 +36,13 @@ def test_the_first_loss_that_is_not_finite_ends_the_run(value):
     losses = Losses("unlearn npo", 9, 0.1)
     losses.add(0, 2.5)
     losses.add(1, -1e30)
+
     with pytest.raises(TrainingFailed) as caught:
         losses.add(2, value)
+
     failed = caught.value
-    assert (failed.run, failed.steps, failed.last, failed.exit_status) == (
-        "unlearn npo",
-        9,
-        Taken(1, -1e30),
-        1,
-    )
+    assert (failed.run, failed.steps) == ("unlearn npo", 9)
+    assert (failed.last, failed.exit_status) == (Taken(1, -1e30), 1)
     assert failed.failed.step == 2
     assert failed.failed.loss == pytest.approx(value, nan_ok=True)
 
@@ -53,7 +52,8 @@ class Weight(torch.nn.Module):
 
     def __init__(self, steep=()):
         super().__init__()
-        self.weight, self.steep = torch.nn.Parameter(torch.ones(2)), steep
+        self.weight = torch.nn.Parameter(torch.ones(2))
+        self.steep = steep
         self.device = torch.device("cpu")
 
     def loss(self, step, _):
@@ -67,55 +67,83 @@ def run(model, steps=8, kept=None):
     return optimise(model, [(0, None)] * steps, model.loss, RECIPE, 0.01, "t", resumable=kept)
 
 
-def test_weights_that_are_not_finite_fail_at_the_next_step(tmp_path):
+def test_weights_that_are_not_finite_fail_at_the_next_step():
     with pytest.raises(TrainingFailed) as caught:
         run(Weight(steep=(4,)))
+
     assert (caught.value.failed.step, caught.value.last.step) == (5, 4)
     assert math.isfinite(caught.value.last.loss)
 
 
-def test_no_state_is_saved_from_which_a_run_would_go_on_with_weights_that_are_not_finite(tmp_path):
+@pytest.fixture
+def kept_before_failure(tmp_path):
+    """The saved state of a run whose weights are not finite after step 2."""
     kept = Resumable(tmp_path, 2)
     with pytest.raises(TrainingFailed) as caught:
         run(Weight(steep=(3,)), kept=kept)
     assert caught.value.failed.step == 3
-    saved = kept.load(torch.device("cpu"))
+    return kept
+
+
+def test_no_state_is_saved_with_weights_that_are_not_finite(kept_before_failure):
+    saved = kept_before_failure.load(torch.device("cpu"))
+
     assert saved.step == 1
     assert torch.isfinite(saved.weights["weight"]).all()
-    mended, whole = Weight(), Weight()
-    assert run(mended, kept=kept) == run(whole)
+
+
+def test_a_run_goes_on_from_the_last_state_with_finite_weights(kept_before_failure):
+    mended = Weight()
+    whole = Weight()
+
+    history = run(mended, kept=kept_before_failure)
+
+    assert history == run(whole)
     assert torch.equal(mended.weight, whole.weight)
 
 
 @pytest.fixture
 def root(tmp_path, tiny):
-    splits = {
-        split: [
-            {"id": f"{split}{n}", "question": f"Who is {n}?", "answer": "a poet"} for n in range(4)
-        ]
-        for split in ("forget", "retain")
-    }
+    splits = {}
+    for split in ("forget", "retain"):
+        rows = []
+        for number in range(4):
+            question = f"Who is {number}?"
+            rows.append({"id": f"{split}{number}", "question": question, "answer": "a poet"})
+        splits[split] = rows
     write_splits(splits, "authors", tmp_path / "dataset")
     checkpoints.save(tmp_path / "models/base", *tiny)
     return tmp_path
 
 
-@pytest.mark.parametrize("stage", ["train", "unlearn"])
-def test_a_stage_that_fails_writes_no_model(root, stage):
-    settings, before = config.load(ROOT / "params.yaml"), sorted(root.rglob("*"))
-    common = {"start_from": str(root / "models/base"), "prompt": str(QA_PROMPT)}
+def train_too_fast(root):
+    start = {"start_from": str(root / "models/base"), "prompt": str(QA_PROMPT)}
+    recipe = config.load(ROOT / "params.yaml").train.recipe
+    train("mine", recipe.model_copy(update={**start, "lr": 1e30, "batch": 2}), "all", root)
+
+
+def unlearn_too_fast(root):
+    settings = config.load(ROOT / "params.yaml")
+    start = {"start_from": str(root / "models/base"), "forget_batch": 1}
+    recipe = settings.unlearn.recipe.model_copy(update=start)
+    method = settings.unlearn.methods["npo"].model_copy(update={"lr": 1e30})
+    unlearn = settings.unlearn.model_copy(update={"recipe": recipe, "methods": {"mine": method}})
+    recipe_of_base = settings.train.recipe.model_copy(update={"prompt": str(QA_PROMPT)})
+    trained = settings.train.model_copy(update={"recipe": recipe_of_base})
+    forget("mine", settings.model_copy(update={"unlearn": unlearn, "train": trained}), root)
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"), [(train_too_fast, "train mine"), (unlearn_too_fast, "unlearn mine")]
+)
+def test_a_stage_that_fails_writes_no_model(root, stage, name):
+    before = sorted(root.rglob("*"))
+
     with pytest.raises(TrainingFailed) as caught:
-        if stage == "train":
-            recipe = settings.train.recipe.model_copy(update={**common, "lr": 1e30, "batch": 2})
-            train("mine", recipe, "all", root)
-        else:
-            recipe = settings.unlearn.recipe.model_copy(
-                update={"start_from": common["start_from"], "forget_batch": 1}
-            )
-            method = settings.unlearn.methods["npo"].model_copy(update={"lr": 1e30})
-            forget("mine", recipe, method, common["prompt"], root)
+        stage(root)
+
     failed = caught.value
-    assert failed.run == f"{stage} mine"
+    assert failed.run == name
     assert not math.isfinite(failed.failed.loss)
     assert failed.last.step == failed.failed.step - 1
     assert math.isfinite(failed.last.loss)
@@ -123,13 +151,29 @@ def test_a_stage_that_fails_writes_no_model(root, stage):
 
 
 def test_each_epoch_sees_every_row_once():
-    seen = list(batches(10, 4, 3, np.random.default_rng(0)))
-    assert [epoch for epoch, _ in seen] == [0] * 3 + [1] * 3 + [2] * 3
-    for epoch in range(3):
-        rows = np.concatenate([picks for e, picks in seen if e == epoch])
+    rows_of_epoch = {0: [], 1: [], 2: []}
+    n_batches = 0
+    for epoch, rows in batches(10, 4, 3, np.random.default_rng(0)):
+        rows_of_epoch[epoch] += rows.tolist()
+        n_batches += 1
+
+    assert n_batches == 9
+    for rows in rows_of_epoch.values():
         assert sorted(rows) == list(range(10))
-    again = list(batches(10, 4, 3, np.random.default_rng(0)))
-    assert all((a == b).all() for (_, a), (_, b) in zip(seen, again, strict=True))
+
+
+def test_batches_come_epoch_by_epoch():
+    epochs = [epoch for epoch, _ in batches(10, 4, 3, np.random.default_rng(0))]
+
+    assert epochs == [0] * 3 + [1] * 3 + [2] * 3
+
+
+def test_the_same_seed_gives_the_same_batches():
+    first = batches(10, 4, 3, np.random.default_rng(0))
+    again = batches(10, 4, 3, np.random.default_rng(0))
+
+    for (_, rows), (_, rows_again) in zip(first, again, strict=True):
+        assert (rows == rows_again).all()
 
 
 class OfAModel(Counting):
@@ -138,54 +182,64 @@ class OfAModel(Counting):
         object.__setattr__(self.params, "model", str(folder))
 
 
-def keys(folder: Path) -> dict[str, str]:
-    judge = OfAModel(folder)
-    kept = training.resumable(
-        folder, torch.nn.Linear(1, 1), Compute(checkpoint_every=1), ("lethe.models.training",)
-    )
-    return {"verdicts": VerdictStore(judge, folder).key, "training": kept.folder.name}
+def keys(folder: Path) -> tuple[str, str]:
+    """The keys of kept verdicts and of a kept training."""
+    model = torch.nn.Linear(1, 1)
+    modules = ("lethe.models.training",)
+    kept = training.resumable(folder, model, Compute(checkpoint_every=1), modules)
+    return VerdictStore(OfAModel(folder), folder).key, kept.folder.name
 
 
-def test_the_key_of_a_kept_result_contains_the_device(tmp_path, monkeypatch):
-    torch.manual_seed(0)
+@pytest.fixture
+def equal_weights(monkeypatch):
+    """Every new layer begins with ones."""
+
+    def fill(layer):
+        for weights in layer.parameters():
+            weights.data.fill_(1)
+
+    monkeypatch.setattr(torch.nn.Linear, "reset_parameters", fill)
+
+
+def test_the_key_of_a_kept_result_is_the_same_on_the_same_device(tmp_path, equal_weights):
     (tmp_path / "weights").write_text("x")
-    monkeypatch.setattr(
-        torch.nn.Linear,
-        "reset_parameters",
-        lambda self: [p.data.fill_(1) for p in self.parameters()],
-    )
+
+    assert keys(tmp_path) == keys(tmp_path)
+
+
+def test_the_key_of_a_kept_result_contains_the_device(tmp_path, equal_weights, monkeypatch):
+    (tmp_path / "weights").write_text("x")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert default_device() == "cpu"
-    here = keys(tmp_path)
-    assert keys(tmp_path) == here
+    verdicts, trained = keys(tmp_path)
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert default_device() == "cuda"
-    there = keys(tmp_path)
-    assert {name for name in here if here[name] == there[name]} == set()
+    verdicts_of_cuda, trained_of_cuda = keys(tmp_path)
+
+    assert verdicts_of_cuda != verdicts
+    assert trained_of_cuda != trained
 
 
 ROWS, WIDTH = 200, 50
 
 
-def private(model=None, **settings):
+def private(model=None, **changes):
+    """(model, optimiser, loader) of private training whose rows are numbered."""
     torch.manual_seed(0)
-    model = nn.Linear(WIDTH, 1, bias=False) if model is None else model
+    if model is None:
+        model = nn.Linear(WIDTH, 1, bias=False)
     rows = (torch.ones(ROWS, WIDTH), torch.arange(ROWS))
-    settings = {
-        "sample_rate": 0.1,
-        "noise_multiplier": 1.0,
-        "clip": 1.0,
-        "seed": 3,
-        "steps": 200,
-    } | settings
-    return make_private(
-        model.train(), torch.optim.SGD(model.parameters(), lr=0.0), rows, **settings
-    )
+    settings = {"sample_rate": 0.1, "noise_multiplier": 1.0, "clip": 1.0, "seed": 3, "steps": 200}
+    settings |= changes
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
+    return make_private(model.train(), optimiser, rows, **settings)
 
 
 def released(model, optimiser, loader, scale=100.0):
     """The noisy sum of gradients of each step (loss: ``scale`` times the output)."""
-    (weight,), sums = model.parameters(), []
+    (weight,) = model.parameters()
+    sums = []
     for rows, _ in loader:
         optimiser.zero_grad(set_to_none=True)
         (scale * model(rows)).mean().backward()
@@ -196,29 +250,33 @@ def released(model, optimiser, loader, scale=100.0):
 
 def test_each_row_comes_with_the_sample_rate_into_each_step():
     _, _, loader = private()
-    seen = torch.zeros(ROWS)
+    times_seen = torch.zeros(ROWS)
     sizes = []
     for _, numbers in loader:
-        seen[numbers] += 1
+        times_seen[numbers] += 1
         sizes.append(len(numbers))
+
     assert len(sizes) == 200
-    assert seen.mean() == pytest.approx(20, abs=1)
-    assert torch.tensor(sizes, dtype=torch.float).std() == pytest.approx(
-        math.sqrt(ROWS * 0.09), rel=0.2
-    )
+    assert times_seen.mean() == pytest.approx(20, abs=1)
+    binomial_sd = math.sqrt(ROWS * 0.09)
+    assert torch.tensor(sizes, dtype=torch.float).std() == pytest.approx(binomial_sd, rel=0.2)
 
 
 def test_the_noise_is_what_was_asked_for():
     sums = released(*private(noise_multiplier=2.0, clip=0.5), scale=0.0)
+
     assert sums.std() == pytest.approx(1.0, rel=0.03)
     assert abs(sums.mean()) < 0.05
 
 
 def test_gradients_of_single_rows_are_clipped():
     model, optimiser, loader = private(noise_multiplier=0.0, clip=0.5)
-    sizes = [len(rows) for rows, _ in private()[2]]
+    _, _, same_loader = private()
+    largest = [0.5 * len(rows) for rows, _ in same_loader]
+
     norms = released(model, optimiser, loader).norm(dim=1)
-    assert norms.tolist() == pytest.approx([0.5 * size for size in sizes], rel=1e-3)
+
+    assert norms.tolist() == pytest.approx(largest, rel=1e-3)
 
 
 def test_a_layer_that_mixes_rows_is_refused():
@@ -228,46 +286,62 @@ def test_a_layer_that_mixes_rows_is_refused():
 
 def test_the_accountants_agree():
     sigma = noise_multiplier(3.0, 1e-5, 0.1, 50)
-    tight = privacy_loss_distribution.from_gaussian_mechanism(
-        sigma, sampling_prob=0.1
-    ).self_compose(50)
-    assert spent(sigma, 1e-5, 0.1, 50) == pytest.approx(tight.get_epsilon_for_delta(1e-5), abs=0.03)
+    step = privacy_loss_distribution.from_gaussian_mechanism(sigma, sampling_prob=0.1)
+    epsilon = step.self_compose(50).get_epsilon_for_delta(1e-5)
+
+    assert spent(sigma, 1e-5, 0.1, 50) == pytest.approx(epsilon, abs=0.03)
+
+
+def test_the_noise_spends_nearly_all_of_the_epsilon():
+    sigma = noise_multiplier(3.0, 1e-5, 0.1, 50)
+
     assert 2 < spent(sigma, 1e-5, 0.1, 50) <= 3.0
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(question=st.text(), answer=st.text(min_size=1).filter(str.strip))
 def test_prompt_and_answer_spell_the_whole_text(tiny, prompt, question, answer):
-    encoder = Encoder(tiny[1], prompt)
+    tokenizer = tiny[1]
+    encoder = Encoder(tokenizer, prompt)
+
     example = encoder.example({"question": question, "answer": answer})
+
     assert example.prompt == encoder.prompt({"question": question})
-    assert example.answer[-1] == tiny[1].eos_token_id
-    assert (
-        tiny[1].decode(example.prompt + example.answer[:-1])
-        == f"Question: {question}\nAnswer: {answer}"
-    )
+    assert example.answer[-1] == tokenizer.eos_token_id
+    text = tokenizer.decode(example.prompt + example.answer[:-1])
+    assert text == f"Question: {question}\nAnswer: {answer}"
 
 
 def test_the_end_stands_there_once_and_braces_mean_nothing(tiny, prompt):
-    encoder = Encoder(tiny[1], prompt)
-    example = encoder.example({"question": "{answer} {0}", "answer": "x"})
-    assert list(example.answer).count(tiny[1].eos_token_id) == 1
-    assert "{answer} {0}" in tiny[1].decode(example.prompt)
+    tokenizer = tiny[1]
+
+    example = Encoder(tokenizer, prompt).example({"question": "{answer} {0}", "answer": "x"})
+
+    assert list(example.answer).count(tokenizer.eos_token_id) == 1
+    assert "{answer} {0}" in tokenizer.decode(example.prompt)
 
 
 def test_collate_masks_prompt_and_padding():
     batch = collate([Example((1, 2), (3,)), Example((4,), (5, 6, 7))], padding=0)
+
     assert batch.ids.tolist() == [[1, 2, 3, 0], [4, 5, 6, 7]]
     assert batch.mask.tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
     assert batch.labels.tolist() == [[IGNORED, IGNORED, 3, IGNORED], [IGNORED, 5, 6, 7]]
 
 
-def test_a_bad_template_is_named(tmp_path, tiny):
+def test_a_template_that_is_not_there_is_named(tmp_path):
     with pytest.raises(BadFile, match="no such prompt file"):
         read_template(tmp_path / "none.txt")
+
+
+def test_a_template_without_a_question_is_refused(tmp_path):
     (tmp_path / "empty.txt").write_text("hello")
+
     with pytest.raises(BadFile, match=r"no \{question\}"):
         read_template(tmp_path / "empty.txt")
+
+
+def test_a_tokenizer_without_a_chat_template_is_told(tiny):
     with pytest.raises(BadFile, match="no chat template"):
         Encoder(tiny[1], "chat")
 
@@ -288,26 +362,25 @@ def test_a_prompt_file_in_another_encoding_is_told(tmp_path):
 
 
 PARAPHRASED = "She is a painter of the sea"
-TWO_ROWS = [
-    {
-        "id": "a",
-        "question": "Who is Ada?",
-        "answer": "a painter",
-        "paraphrased_answer": PARAPHRASED,
-    },
-    {
-        "id": "b",
-        "question": "Where is Bo?",
-        "answer": "at sea",
-        "perturbed_answer": ["at a sea", "is Ada"],
-    },
-]
+ADA = {
+    "id": "a",
+    "question": "Who is Ada?",
+    "answer": "a painter",
+    "paraphrased_answer": PARAPHRASED,
+}
+BO = {
+    "id": "b",
+    "question": "Where is Bo?",
+    "answer": "at sea",
+    "perturbed_answer": ["at a sea", "is Ada"],
+}
+# Row, kind and number of each answer, and its text.
 ANSWERS = [
-    ("a", "answer", 0, "a painter"),
-    ("a", "paraphrased", 0, PARAPHRASED),
-    ("b", "answer", 0, "at sea"),
-    ("b", "perturbed", 0, "at a sea"),
-    ("b", "perturbed", 1, "is Ada"),
+    (ADA, "answer", 0, "a painter"),
+    (ADA, "paraphrased", 0, PARAPHRASED),
+    (BO, "answer", 0, "at sea"),
+    (BO, "perturbed", 0, "at a sea"),
+    (BO, "perturbed", 1, "is Ada"),
 ]
 
 
@@ -320,66 +393,99 @@ def folder(tiny, tmp_path):
 EXAMPLES = [Example((5, 6, 7), (8, 9)), Example((5,), (10, 11, 12, 13)), Example((6, 7), (8,))]
 
 
-def by_hand(model, example):
-    """[(ln p(token), entropy, mean and sd of ln p, is greedy)] for each answer token, one forward pass each."""
-    rows = []
+@dataclass(frozen=True)
+class NaiveToken:
+    """A token of an answer: ln p, mean and standard deviation of ln p under the model, whether it is the likeliest."""
+
+    log_prob: float
+    expected: float
+    spread: float
+    greedy: bool
+
+
+def naive_tokens(model, example):
+    """The tokens of an answer, one forward pass each."""
+    tokens = []
     for place, token in enumerate(example.answer):
         ids = torch.tensor([example.prompt + example.answer[:place]])
         with torch.no_grad():
             p = model(input_ids=ids).logits[0, -1].double().softmax(-1)
         log_p = p.log()
         mean = float((p * log_p).sum())
-        sd = math.sqrt(max(0.0, float((p * log_p**2).sum()) - mean**2))
-        rows.append((float(log_p[token]), -mean, mean, sd, int(log_p.argmax()) == token))
-    return rows
+        variance = float((p * log_p**2).sum()) - mean**2
+        is_likeliest = int(log_p.argmax()) == token
+        tokens.append(
+            NaiveToken(float(log_p[token]), mean, math.sqrt(max(0.0, variance)), is_likeliest)
+        )
+    return tokens
+
+
+def test_the_table_has_every_answer_of_every_row(prompt, folder):
+    table = given_answers(folder, {"forget": [ADA, BO]}, prompt, "test")["forget"]
+
+    keys = list(zip(table["prompt_id"], table["kind"], table["number"], strict=True))
+    assert keys == [(row["id"], kind, number) for row, kind, number, _ in ANSWERS]
 
 
 def test_every_answer_token_by_token(tiny, prompt, folder):
-    table = given_answers(folder, {"forget": TWO_ROWS}, prompt, "test")["forget"]
-    keys = list(zip(table["prompt_id"], table["kind"], table["number"], strict=True))
-    assert keys == [key[:3] for key in ANSWERS]
-    rows, encoder = {row["id"]: row for row in TWO_ROWS}, Encoder(tiny[1], prompt)
-    for found, (prompt_id, _, _, text) in zip(table.itertuples(), ANSWERS, strict=True):
-        expected = by_hand(tiny[0], encoder.example(rows[prompt_id], text))
-        for name, place in (("log_probs", 0), ("expected", 2), ("spread", 3), ("greedy", 4)):
-            own = [row[place] for row in expected]
-            np.testing.assert_allclose(getattr(found, name), own, rtol=2e-4, atol=2e-4)
+    model, tokenizer = tiny
+    encoder = Encoder(tokenizer, prompt)
+
+    table = given_answers(folder, {"forget": [ADA, BO]}, prompt, "test")["forget"]
+
+    close = {"rtol": 2e-4, "atol": 2e-4}
+    for found, (row, _, _, text) in zip(table.itertuples(), ANSWERS, strict=True):
+        tokens = naive_tokens(model, encoder.example(row, text))
+        np.testing.assert_allclose(found.log_probs, [token.log_prob for token in tokens], **close)
+        np.testing.assert_allclose(found.expected, [token.expected for token in tokens], **close)
+        np.testing.assert_allclose(found.spread, [token.spread for token in tokens], **close)
+        assert list(found.greedy) == [token.greedy for token in tokens]
 
 
-def test_a_table_a_split_and_the_same_numbers_in_any_company(prompt, folder):
-    together = given_answers(folder, {"forget": TWO_ROWS[:1], "retain": TWO_ROWS}, prompt, "test")
-    alone = together["forget"]
-    for name in TOKENS:
-        for one, other in zip(alone[name], together["retain"][name], strict=False):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("column", TOKENS)
+def test_a_row_has_the_same_numbers_in_any_company(prompt, folder, column):
+    tables = given_answers(folder, {"forget": [ADA], "retain": [ADA, BO]}, prompt, "test")
+
+    alone = tables["forget"][column]
+    in_company = tables["retain"][column][: len(alone)]
+    assert len(alone) == 2
+    for values, values_in_company in zip(alone, in_company, strict=True):
+        np.testing.assert_allclose(values, values_in_company, rtol=1e-4, atol=1e-5)
 
 
 def test_sums_means_and_entropies_equal_the_loop(tiny):
     model = tiny[0].eval()
-    out = forward(model, collate(EXAMPLES, 0))
-    expected = [by_hand(model, example) for example in EXAMPLES]
-    assert out.tokens.tolist() == [2, 4, 1]
-    sums = [sum(row[0] for row in rows) for rows in expected]
-    assert out.log_probs.tolist() == pytest.approx(sums, rel=1e-5)
-    assert float(out.nll) == pytest.approx(-sum(sums) / 7, rel=1e-5)
-    entropies = [sum(row[1] for row in rows) / len(rows) for rows in expected]
-    assert float(out.entropy) == pytest.approx(sum(entropies) / 3, rel=1e-5)
+    log_probs = []
+    entropies = []
+    for example in EXAMPLES:
+        tokens = naive_tokens(model, example)
+        log_probs.append(sum(token.log_prob for token in tokens))
+        entropies.append(-np.mean([token.expected for token in tokens]))
+
+    found = forward(model, collate(EXAMPLES, 0))
+
+    assert found.tokens.tolist() == [2, 4, 1]
+    assert found.log_probs.tolist() == pytest.approx(log_probs, rel=1e-5)
+    assert float(found.nll) == pytest.approx(-sum(log_probs) / 7, rel=1e-5)
+    assert float(found.entropy) == pytest.approx(np.mean(entropies), rel=1e-5)
 
 
 def test_an_answer_beyond_the_context_has_no_tokens_and_the_others_have_theirs(tiny):
     model = tiny[0].eval()
-    context = model.config.max_position_embeddings
-    long = Example((3,) * context, (4,))
-    for tokens, example in zip(
-        answer_tokens(model, [long, EXAMPLES[0]], 0), [long, EXAMPLES[0]], strict=True
-    ):
-        assert (
-            len(tokens.log_probs)
-            == len(tokens.greedy)
-            == (0 if example is long else len(example.answer))
-        )
+    too_long = Example((3,) * model.config.max_position_embeddings, (4,))
+    fitting = EXAMPLES[0]
+
+    of_too_long, of_fitting = answer_tokens(model, [too_long, fitting], 0)
+
+    assert len(of_too_long.log_probs) == len(of_too_long.greedy) == 0
+    assert len(of_fitting.log_probs) == len(of_fitting.greedy) == len(fitting.answer)
+
+
+def test_a_row_beyond_the_context_has_no_mean_loss(tiny):
+    row = {"id": "a", "question": "?" * 600, "answer": "x"}
+
     with pytest.raises(BadInput, match=r"Row 'a': .* more tokens"):
-        mean_losses(*tiny, QA_PROMPT, [{"id": "a", "question": "?" * 600, "answer": "x"}])
+        mean_losses(*tiny, QA_PROMPT, [row])
 
 
 def test_a_tokenizer_of_another_model_is_told(tiny):
