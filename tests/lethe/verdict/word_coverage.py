@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lethe.results.ends import Ends
-from lethe.results.evidence import Trees, Truncation
+from lethe.results.evidence import Trees, Truncation, part_of_version
 from lethe.statistics.anytime import is_reached
 from lethe.verdict.compared import Compared
 
@@ -18,6 +18,7 @@ TAU = 0.1
 CHANCE = 0.05  # Retrain's probability, and CHANCE + TAU the model's: neither word is true
 LOOKS, BATCH = 24, 16
 MOST_CUT = 0.05
+VERSIONS = 12  # of a tree that is repeated with ever more rows
 
 
 @dataclass
@@ -125,6 +126,20 @@ def sampled_trees(runs: int, seed: int) -> Trees:
     )
 
 
+def repeated_tree(alpha: float, runs: int, seed: int) -> float:
+    """The share of runs that ever get *forgot* by a tree that is repeated with more rows until it earns the word."""
+    random = np.random.default_rng([seed, 2])
+    items = tuple(map(str, range(runs)))
+    tree = sampled_trees(runs, seed)
+    is_false = np.zeros(runs, dtype=bool)
+    for version in range(1, VERSIONS + 1):
+        rho = version * tree.rho
+        leaks = random.poisson(rho * (TAU - tree.low)).astype(float)
+        again = replace(tree, rho=rho, leaks=leaks, part=part_of_version(version))
+        is_false |= Compared(Ends.of_arrays(items, trees=again), (), TAU, alpha).passed
+    return float(is_false.mean())
+
+
 def cut_off(alpha: float, runs: int, seed: int) -> float:
     """The share of runs that ever get *forgot* where too many answers are cut, and these could hide too many leaks."""
     random = np.random.default_rng(seed)
@@ -173,6 +188,7 @@ def word_misses(alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float
             yield f"{word}, {name}", ever_false(setting, word, alpha, runs, seed)
     yield "forgot, cut-off answers", cut_off(alpha, runs, seed)
     yield "forgot, labels", labelled(alpha, runs, seed)
+    yield "forgot, a repeated tree", repeated_tree(alpha, runs, seed)
 
 
 def main(runs: int = 2000) -> None:
