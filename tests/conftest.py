@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,22 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 SLOW_FIXTURES = {"prefect", "tab"}
 
 
+# A file with slow tests has one of these: the mark, or a fixture that is slow or has slow parameters.
+_FIXTURES = "(prefect|repository|small|tab|engine|tiny_engine)"
+OF_SLOW_FILES = re.compile(rf"pytest\.mark\.slow|\({_FIXTURES}[,)]|, {_FIXTURES}\)")
+
+
+def _may_be_slow(path: Path) -> bool:
+    return OF_SLOW_FILES.search(path.read_text(encoding="utf-8")) is not None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m slow` leave out the files without slow tests, whose imports cost each worker ten seconds."""
+    if config.option.markexpr != "slow" or not collection_path.name.startswith("test_"):
+        return None
+    return None if collection_path.is_dir() or _may_be_slow(collection_path) else True
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs a slow fixture is slow, unless it is marked quick.
@@ -38,6 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ):
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
+    untold = sorted(path.name for path in slow if not _may_be_slow(path))
+    if untold:
+        raise pytest.UsageError(f"`-m slow` would not collect the slow tests of {untold}")
     items.sort(key=lambda item: (item.path not in slow, "flows" not in item.path.parts))
 
 
