@@ -354,15 +354,21 @@ def _constants(tree: ast.Module) -> Iterator[str]:
             continue
         for alias in node.names:
             module_of_name[alias.asname or alias.name] = f"{node.module}:{alias.name}"
-    owners = set()
+    if not module_of_name:
+        return
+    names: list[ast.Name] = []
+    owners: set[ast.expr] = set()
     for read in ast.walk(tree):
-        if isinstance(read, ast.Attribute) and isinstance(read.value, ast.Name):
+        if isinstance(read, ast.Name):
+            if read.id in module_of_name:
+                names.append(read)
+        elif isinstance(read, ast.Attribute) and isinstance(read.value, ast.Name):
             owners.add(read.value)
             if read.value.id in module_of_name:
                 yield from _if_constant(module_of_name[read.value.id], f".{read.attr}")
-    for read in ast.walk(tree):
-        if isinstance(read, ast.Name) and read not in owners and read.id in module_of_name:
-            yield from _if_constant(module_of_name[read.id], "")
+    for name in names:
+        if name not in owners:
+            yield from _if_constant(module_of_name[name.id], "")
 
 
 def _if_constant(place: str, attribute: str) -> Iterator[str]:

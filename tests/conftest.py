@@ -1,6 +1,7 @@
 """What all tests share: a guard of the checkout, a fresh copy of the project, the optional real data and oracles."""
 
 import contextlib
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -21,6 +22,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "true")
 # No test asks the hub, which a machine without a network would try six times.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+# No garbage is searched among the libraries and tests of a worker, which stay: not while it imports them, not later.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 # A Prefect server with the processes of its flows, and Chromium.
