@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
+import typer
 
 import lethe
 from lethe.api.parameters import InPython, Place, Rows, Tokenizer, Typed
@@ -63,3 +64,16 @@ def test_thinking_has_two_marks_or_one_empty_text(marks):
         EvaluationSettings(thinking=marks)
 
     assert refused.value.name == "thinking"
+
+
+def test_a_command_parses_no_source_for_the_summaries_of_the_others(monkeypatch):
+    from lethe.cli import generate
+    from lethe.cli.app import COMMANDS, app
+
+    read = []
+    monkeypatch.setattr(generate.ast, "parse", lambda source: read.append(source))
+
+    group = typer.main.get_command(app)
+
+    assert set().union(*COMMANDS.values()) <= set(group.commands)
+    assert read == []
