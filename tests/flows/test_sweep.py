@@ -165,6 +165,7 @@ POINTS = {
     "fig-4a-both": 12,
     "fig-4b": 12,
     "fig-5a": 6,
+    "fig-5a-real-authors": 6,
     "fig-5c": 18,
     "fig-5c-untouched": 18,
 }
