@@ -116,12 +116,11 @@ def many_misses(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[st
 
 def controls(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
     """Controls that are not bounds, on fair coins and on coins of 5%: the simulation must expose them."""
-    rng, grid = np.random.default_rng([seed, n]), np.linspace(0, 1, 101)
+    rng = np.random.default_rng([seed, n])
+    grid = np.linspace(0, 1, 101)
     coins = np.sort((rng.random((runs, n)) < 0.5).astype(float), axis=1)
-    yield (
-        "M_sigma as printed",
-        np.mean([printed_variance_no_bound(row, grid, alpha) < 0.25 for row in coins]),
-    )
+    printed = np.array([printed_variance_no_bound(row, grid, alpha) for row in coins])
+    yield "M_sigma as printed", np.mean(printed < 0.25)
     hits = np.cumsum(rng.random((runs, n)) < 0.05, axis=1)
     peeked = binary_upper(hits, np.arange(1, n + 1), alpha)
     yield "M_bin looked at after every sample", np.mean((peeked < 0.05).any(axis=1))
@@ -203,17 +202,15 @@ def tree_misses(
 
 def no_bounds(alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
     """A control that is not a bound: the rate is raised until a question looks clean. The simulation must expose it."""
-    random, rest, rho = np.random.default_rng([seed, 1]), 3.0, 1.0
+    random = np.random.default_rng([seed, 1])
+    rest = 3.0
+    rho = 1.0
     counts = np.cumsum(random.poisson(rest, size=(runs, 40)), axis=1)
     rates = rho * np.arange(1, 41)
-    yield (
-        "rate chosen after the draws",
-        float(np.mean((poisson_upper(counts, alpha) / rates < rest).any(axis=1))),
-    )
-    yield (
-        "lower, the same",
-        float(np.mean((poisson_lower(counts, alpha) / rates > rest).any(axis=1))),
-    )
+    missed_above = (poisson_upper(counts, alpha) / rates < rest).any(axis=1)
+    missed_below = (poisson_lower(counts, alpha) / rates > rest).any(axis=1)
+    yield "rate chosen after the draws", float(np.mean(missed_above))
+    yield "lower, the same", float(np.mean(missed_below))
 
 
 if __name__ == "__main__":
