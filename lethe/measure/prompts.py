@@ -2,8 +2,10 @@
 quantity of a joint claim is fixed beforehand: P(leak) by Clopper-Pearson for scores of 0 and 1, else the mean by betting.
 """
 
+import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -201,6 +203,19 @@ def counts_of(scores: Sequence[np.ndarray | None]) -> Rate:
     )
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Let the collector of circles of objects rest, which would look at a million rows again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_without_collector()
 def _each(
     model: str, prompts: Sequence[PromptScores], settings: MeasureSettings, rate: Rate
 ) -> list[list[Result]]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from lethe.io.files import Json
 from lethe.results import quantities
@@ -159,24 +159,39 @@ def result(
 
     Raises `BadValue` for a quantity that the vocabulary lacks, and ``ValueError`` for ends with two guarantees.
     """
-    quantities.of(scope, quantity, basis)
     if lower and upper and not _share_a_guarantee(lower, upper):
         raise ValueError(
             f"{quantity} ({basis}): its two ends have two guarantees; write a row for each"
         )
-    values: dict[str, Json] = {}
+    return _row((model, scope, quantity, basis), estimate, lower, upper, further)
+
+
+def _row(
+    key: tuple[str, str, str, str],
+    estimate: float | None,
+    lower: Bound | None,
+    upper: Bound | None,
+    further: Further,
+) -> Result:
+    """The row of `result`, of ends that share a guarantee: a table of many prompts has a million rows."""
+    quantities.of(*key[1:])
+    if estimate is not None:
+        estimate = None if math.isnan(estimate) else float(estimate)
+    end = upper or lower
+    if end is None:
+        return Result(*key, estimate=estimate, **further)
+    values: dict[str, Any] = {
+        "covers": str(end.covers),
+        "assumes": str(end.assumes),
+        "method": end.method,
+        "n": end.n,
+    }
     for bound in (lower, upper):
         if bound is not None:
-            values["covers"] = str(bound.covers)
-            values["assumes"] = str(bound.assumes)
-            values["method"] = bound.method
-            values["n"] = bound.n
             values[bound.side] = float(bound.value)
             values[f"alpha_{bound.side}"] = float(bound.alpha)
-    values |= further
-    if estimate is not None and not math.isnan(estimate):
-        values["estimate"] = float(estimate)
-    return Result(model, scope, quantity, basis, **values)
+    values.update(further)
+    return Result(*key, estimate=estimate, **values)
 
 
 def _share_a_guarantee(lower: Bound, upper: Bound) -> bool:
@@ -217,7 +232,7 @@ class Rows:
         """
         key = (self.model, scope, quantity, basis)
         if lower is None or upper is None or _share_a_guarantee(lower, upper):
-            self.rows.append(result(*key, estimate, lower, upper, **further))
+            self.rows.append(_row(key, estimate, lower, upper, further))
         else:
             self.rows.append(result(*key, estimate, upper=upper, **further))
             self.rows.append(result(*key, lower=lower, **further))

@@ -136,6 +136,10 @@ class Bound:
     n: int | None = None
 
     def __post_init__(self) -> None:
+        is_level = 0 <= self.alpha < 1
+        is_named = self.side in SIDES and isinstance(self.covers, Covers)
+        if is_level and is_named and self.value > -math.inf:
+            return  # a table of many prompts makes a million bounds
         check(self.value > -math.inf, "value", self.value, "a number, or infinity")  # nor NaN
         check(self.side in SIDES, "side", self.side, "upper or lower")
         legal = "a number between 0 and 1, or 0 for a bound that cannot fail"

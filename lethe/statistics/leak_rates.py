@@ -65,14 +65,12 @@ class Band:
         """Both ends at the ``k``-th number of answers, of question ``row`` where there are several;
         None for NaN.
         """
-        lower, upper = (
-            float(table[k] if row is None else table[row, k]) for table in (self.lower, self.upper)
-        )
+        place = (k,) if row is None else (row, k)
+        upper = float(self.upper[place])
         if math.isnan(upper):
             return None
-        return both_ends(
-            lower, upper, self.alpha, self.covers, self.assumes, self.method, self.n[row or 0]
-        )
+        rest = (self.alpha, self.covers, self.assumes, self.method, self.n[row or 0])
+        return both_ends(float(self.lower[place]), upper, *rest)
 
 
 @dataclass(frozen=True, eq=False)
