@@ -83,6 +83,9 @@ LM_EVAL = Side(
     ),
 )
 TEAM = Side(".venv-team", (*extra("s3", "postgresql"), "moto[server]>=5,<6"), ours=True)
+TRANSFORMERS = Side(
+    ".venv-transformers", ("transformers>=5.17,<6",), ours=True, options=("--upgrade",)
+)
 TORCHAO = Side(".venv-torchao", extra("torchao"), ours=True, options=("--no-deps",))
 AUDIT = Side(".venv-audit", ("pip-audit>=2.9,<3",))
 CONBO = Side(".venv-conbo", ("conbo==0.1.1",))  # it pins an old statsmodels
@@ -207,6 +210,11 @@ CHECKS = {
     ),
     "torchao": side_tests(
         TORCHAO, "torchao_checks.py", "Quantisation by torchao beside the simulated rounding."
+    ),
+    "transformers": side_tests(
+        TRANSFORMERS,
+        "transformers_checks.py",
+        "The commands on the newest transformers within the range, without a warning of what will go.",
     ),
     "workers": side_tests(
         TEAM,

@@ -1,5 +1,6 @@
 """The page on which a person labels: keys, undo, an old tab, untrusted text, and who may ask."""
 
+import html
 import re
 import threading
 import urllib.error
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lethe.cli.hooks import label_on_page
+from lethe.cli.hooks import ask, label_on_page
 from lethe.labels.draws import Draws, Wanted
 from lethe.labels.labels import Answer, Labels, digest_of, read_labels
 from lethe.labels.plan import Plan
@@ -67,6 +68,37 @@ def test_a_label_is_kept_and_the_next_answer_shown(labels):
     assert read_labels(labels.path).by_answer == {Answer("a", HOSTILE): 1}
     assert "code 9" in second
     assert "8 of 20 draws" in second
+
+
+def sixty() -> Plan:
+    """Two questions of 400 draws, of which a person reads 60: the most frequent ones, and random draws of the rest."""
+    texts = [f"text {place % 70}" for place in range(400)]
+    answers = {name: [Answer(name, text) for text in texts] for name in "ab"}
+    return Plan(Draws(answers, {"a": "Who?", "b": "Where?"}, {}, {}), 0.2, 38, 0.05)
+
+
+def test_sixty_answers_are_labelled_alike_at_the_terminal_and_on_the_page(labels, tmp_path):
+    at_terminal = Labels(tmp_path / "terminal.jsonl")
+    stated = sixty().sentence(at_terminal)
+    keys = ["n"] * 60
+    shown = []
+
+    ask(sixty(), at_terminal, lambda: keys.pop() if keys else "q", shown.append)
+    with LabelServer(sixty(), labels) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        first = page = asked(server.address)[1]
+        while digest := re.search('name="answer" value="([0-9a-f]+)"', page):
+            page = asked(server.address, {"answer": digest[1], "key": "clean"})[1]
+        server.shutdown()
+        thread.join()
+
+    assert len(at_terminal.by_answer) == 60
+    assert labels.by_answer == at_terminal.by_answer
+    assert stated in html.unescape(first)
+    assert all(bound in stated for bound in ("worst question at most", "average at most"))
+    ends = [sixty().ends(kept) for kept in (labels, at_terminal)]
+    assert ends[0] == ends[1] == sixty().ends(Labels(tmp_path / "none.jsonl"), label=0)
 
 
 def test_an_old_tab_labels_nothing(labels):
