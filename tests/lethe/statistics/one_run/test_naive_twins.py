@@ -204,19 +204,26 @@ FAMILIES = {
 }
 
 
-def test_delta_0():
+def test_a_rejected_gaussian_at_delta_0_has_an_infinite_epsilon():
     """No Gaussian is (epsilon, 0)-DP: a rejected one has an infinite epsilon, and the note says so."""
-    infinite = audit(Counts(1000, 200, 26), gaussian(), delta=0, methods=["exact"])[0]
+    (infinite,) = audit(Counts(1000, 200, 26), gaussian(), delta=0, methods=["exact"])
+
     assert infinite.epsilon_lower == math.inf
     assert infinite.note.startswith("epsilon is infinite")
-    assert (
-        audit(Counts(1000, 200, 90), gaussian(), delta=0, methods=["exact"])[0].epsilon_lower == 0
-    )
-    pure = {
-        result.method: result.epsilon_lower
-        for result in audit(Counts(1000, 200, 26), laplace(), delta=0)
-    }
-    assert 0 < pure["steinke"] <= pure["exact"] * (1 + 1e-9) < math.inf
+
+
+def test_a_gaussian_that_is_not_rejected_at_delta_0_has_epsilon_0():
+    (found,) = audit(Counts(1000, 200, 90), gaussian(), delta=0, methods=["exact"])
+
+    assert found.epsilon_lower == 0
+
+
+def test_a_family_of_pure_privacy_has_a_finite_epsilon_at_delta_0():
+    lower_of_method = {}
+    for found in audit(Counts(1000, 200, 26), laplace(), delta=0):
+        lower_of_method[found.method] = found.epsilon_lower
+
+    assert 0 < lower_of_method["steinke"] <= lower_of_method["exact"] * (1 + 1e-9) < math.inf
 
 
 def test_infinite_scores_are_the_first_and_the_last_released():
@@ -252,14 +259,14 @@ def test_a_family_rejected_whole():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_bound_itself_is_rejected(name):
     """The lower end of the bracket around the least private rejected member is reported, never the upper end."""
-    counts, found = Counts(300, 100, 20), 0
-    for result in audit(counts, FAMILIES[name], delta=1e-5):
-        if result.parameter:
-            log_p = log_p_value(result.method, counts, FAMILIES[name], result.parameter, 1e-5)
-            assert log_p <= math.log(0.05)
-            assert log_p > math.log(0.05) - 1e-6
-            found += 1
-    assert found
+    counts = Counts(300, 100, 20)
+
+    bounded = [found for found in audit(counts, FAMILIES[name], delta=1e-5) if found.parameter]
+
+    assert bounded
+    for found in bounded:
+        log_p = log_p_value(found.method, counts, FAMILIES[name], found.parameter, 1e-5)
+        assert math.log(0.05) - 1e-6 < log_p <= math.log(0.05)
 
 
 METHOD = {
@@ -326,15 +333,21 @@ def test_every_epsilon(shared):
             )
 
 
-def test_closed_forms():
-    def p(n, r, u, f, at, delta=1e-5):
-        return math.exp(log_p_value("exact", Counts(n, r, u), f, at, delta))
+@pytest.mark.parametrize(
+    ("counts", "null_family", "parameter", "p_value"),
+    [
+        (Counts(1, 1, 0), laplace(), 1.0, 1 - math.exp(-0.5) / 2),
+        (Counts(50, 50, 12), gaussian(), 1.0, binom.cdf(12, 50, ndtr(-0.5))),
+        (Counts(10, 10, 0), approx_dp(0.1), 0.0, ((1 + 0.1) / 2) ** 10),
+        (Counts(90, 40, 9), approx_dp(0.0), 1.0, binom.cdf(9, 40, 1 / (1 + math.e))),
+        (Counts(90, 40, 40), gaussian(), 1.0, 1),
+    ],
+    ids=str,
+)
+def test_exact_has_its_closed_form(counts, null_family, parameter, p_value):
+    log_p = log_p_value("exact", counts, null_family, parameter, 1e-5)
 
-    assert p(1, 1, 0, laplace(), 1.0) == pytest.approx(1 - math.exp(-0.5) / 2)
-    assert p(50, 50, 12, gaussian(), 1.0) == pytest.approx(binom.cdf(12, 50, ndtr(-0.5)))
-    assert p(10, 10, 0, approx_dp(0.1), 0.0) == pytest.approx(((1 + 0.1) / 2) ** 10)
-    assert p(90, 40, 9, approx_dp(0.0), 1.0) == pytest.approx(binom.cdf(9, 40, 1 / (1 + math.e)))
-    assert p(90, 40, 40, gaussian(), 1.0) == pytest.approx(1)
+    assert math.exp(log_p) == pytest.approx(p_value)
 
 
 @pytest.mark.parametrize("points", [(0.0, 0.2, 0.5, 0.9, 1.0), (0.1, 0.4, 0.7), (0.3, 1.0)])
@@ -356,7 +369,8 @@ def test_a_curve_between_points_is_bracketed(points):
 
 
 def test_privacy_losses_are_atoms_again():
-    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+    p = np.array([0.5, 0.3, 0.2])
+    q = np.array([0.2, 0.3, 0.5])
     pair = from_losses(np.log(q / p), q, 0.0, np.log(p / q), p, 0.0)
     assert (pair.p.sum(), pair.q.sum()) == pytest.approx((1, 1))
     for delta in (0.0, 0.1, 0.25):
