@@ -18,6 +18,7 @@ __all__ = ["one_line", "plural", "reason_of", "shortened", "visible"]
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The database libraries report a full disk in these sentences, without an error number.
 DISK_SENTENCES = ("disk I/O error", "database or disk is full")
+LINK_LOOP = "Symlink loop from "
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 # torch and NumPy report memory that the system refuses in these words; the CPU allocator's error has no class of its own.
 MEMORY_SENTENCES = ("DefaultCPUAllocator", "CUDA out of memory", "Cannot allocate memory")
@@ -314,9 +315,21 @@ def _not_installed(cause: BaseException) -> LetheError | None:
     return None
 
 
+def _link_to_itself(cause: BaseException) -> LetheError | None:
+    """Of a link that leads to itself pathlib raises a `RuntimeError` with these words, and the system `ELOOP`."""
+    place = ""
+    if isinstance(cause, OSError) and cause.errno == errno.ELOOP and cause.filename is not None:
+        place = repr(os.fsdecode(cause.filename))
+    if isinstance(cause, RuntimeError) and str(cause).startswith(LINK_LOOP):
+        place = str(cause).removeprefix(LINK_LOOP)
+    if not place:
+        return None
+    return BadFile(place.strip("'\""), "is a link that leads to itself", "Name the file itself.")
+
+
 def of_the_machine(error: BaseException) -> LetheError | None:
     """Return the error about the machine (disk, memory, permissions, packages) behind ``error``, if it caused it."""
-    for kind in (_disk_full, _out_of_memory, _unwritable, _not_installed):
+    for kind in (_disk_full, _out_of_memory, _unwritable, _link_to_itself, _not_installed):
         for cause in causes(error):
             found = kind(cause)
             if found is not None:

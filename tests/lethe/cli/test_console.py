@@ -143,6 +143,18 @@ def test_a_full_disk_is_seen_behind_the_errors_of_libraries():
     assert of_the_machine(OSError(errno.EACCES, "Permission denied")) is None
 
 
+def test_a_link_that_leads_to_itself_is_a_sentence(tmp_path):
+    link = tmp_path / "loop"
+    link.symlink_to(link)
+
+    for look in (link.resolve, link.open):
+        with pytest.raises((RuntimeError, OSError)) as raised:
+            look()
+
+        assert "leads to itself" in str(of_the_machine(raised.value))
+        assert str(link) in str(of_the_machine(raised.value))
+
+
 def test_an_encoding_that_lacks_a_character_is_no_crash(tmp_path):
     (tmp_path / "scores.csv").write_text("prompt_id,score\n\u0647,0.5\n", encoding="utf-8")
     narrow = {"PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
