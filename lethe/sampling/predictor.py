@@ -20,6 +20,7 @@ from lethe.errors import of_the_machine
 from lethe.models.agreement import EngineStep, agreement, steps_of
 from lethe.models.checkpoints import Source
 from lethe.models.model import Model
+from lethe.models.refusals import refusals
 from lethe.sampling.engine import NoKeys, Options
 
 if TYPE_CHECKING:
@@ -334,9 +335,12 @@ def measured_allowance(
 ) -> float:
     """The observed error of the logits times `SAFETY`, measured on continuations that the model itself draws, not
     proved: the largest difference between cached steps, whole passes, and (for a small model in float32) whole passes
-    in float64; for the first prompt also between cached steps of one row and of many."""
+    in float64; for the first prompt also between cached steps of one row and of many. Raises `BadFile` where the model reads
+    no text as a whole."""
     random = np.random.default_rng(seed)
     model = predictor.forward.model
+    with refusals(str(predictor.checkpoint.source), "cannot read a text as a whole"):
+        _read_two(model)
     references = [model]
     if model.dtype == torch.float32 and model.num_parameters() <= FLOAT64_UP_TO:
         doubled = _in_float64(model)
@@ -366,15 +370,19 @@ def measured_allowance(
 def _in_float64(model: PreTrainedModel) -> PreTrainedModel | None:
     """A copy of the model in float64; None where a kernel of the model has no float64, as grouped products of experts."""
     doubled = copy.deepcopy(model).double()
-    ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
     try:
-        with torch.inference_mode():
-            doubled(input_ids=ids)
+        _read_two(doubled)
     except (RuntimeError, NotImplementedError) as error:
         if of_the_machine(error):
             raise
         return None
     return doubled
+
+
+def _read_two(model: PreTrainedModel) -> None:
+    """Let the model read two tokens without a cache."""
+    with torch.inference_mode():
+        model(input_ids=torch.zeros((1, 2), dtype=torch.long, device=model.device))
 
 
 def _drawn(

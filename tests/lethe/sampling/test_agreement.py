@@ -137,6 +137,17 @@ def test_a_hybrid_cache_has_no_exact_probabilities(hybrid):
         ModelPredictor(hybrid)
 
 
+def test_a_model_that_reads_no_text_as_a_whole_has_no_exact_probabilities(tmp_path):
+    config = SHAPE | {"layer_types": ["sliding_attention"] * 2}
+    folder = build("Llama", tmp_path / "m", SHAPE)
+    settings = json.loads((folder / "config.json").read_text()) | config
+    (folder / "config.json").write_text(json.dumps(settings))
+    predictor = ModelPredictor(folder)
+
+    with pytest.raises(BadFile, match="sliding_window"):
+        measured_allowance(predictor, [np.array([1, 2, 3])], 3)
+
+
 @pytest.mark.parametrize("architecture", EXPERTS)
 def test_experts_without_a_float64_kernel_have_exact_probabilities(architecture, tmp_path):
     folder = build(architecture, tmp_path / "m", SHAPE | EXPERTS[architecture])
