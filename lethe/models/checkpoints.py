@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import math
 import os
 import secrets
@@ -23,6 +24,7 @@ from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
 from lethe.models.refusals import refusals, refusals_of_tokenizer
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 # step, epoch and lr (whole numbers the first two), then the method's scalars by name
@@ -57,6 +59,12 @@ SHARE_OF_MEMORY = 0.8  # that a second copy of a model may take, for whole passe
 MERGED = Path(".lethe/scratch/merged")
 SUFFIXES_READ = (".safetensors", ".json", ".txt", ".model", ".jinja", ".tiktoken")
 NOT_READ = (PROVENANCE, "training.json", "README.txt", "LICENSE.txt")
+
+
+def cache_name(model: torch.nn.Module) -> str:
+    """What a model calls the cache of its earlier tokens: transformers 5.24 renames ``past_key_values`` to ``cache``."""
+    accepts = inspect.signature(model.forward).parameters
+    return "cache" if "cache" in accepts else "past_key_values"
 
 
 def default_device() -> str:

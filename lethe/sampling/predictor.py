@@ -18,7 +18,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from lethe.errors import of_the_machine
 from lethe.models.agreement import EngineStep, agreement, steps_of
-from lethe.models.checkpoints import Source
+from lethe.models.checkpoints import Source, cache_name
 from lethe.models.model import Model
 from lethe.models.refusals import refusals
 from lethe.sampling.engine import NoKeys, Options
@@ -171,12 +171,14 @@ class RowModel:
         accepts = inspect.signature(self.model.forward).parameters
         self.rows = 0  # that went through `step` so far
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
+        self.cache_name = cache_name(self.model)
 
     def prefill(self, tokens: np.ndarray) -> Cache:
         """The cache after one pass over (rows, length) tokens."""
         cache = Cache(layer_class_to_replicate=DynamicLayer)
         ids = torch.from_numpy(tokens).to(self.device)
-        self.model(input_ids=ids, past_key_values=cache, use_cache=True, **self.last_only)
+        named = {self.cache_name: cache}
+        self.model(input_ids=ids, use_cache=True, **named, **self.last_only)
         return cache
 
     def step(self, tokens: np.ndarray, cache: Cache) -> torch.Tensor:
@@ -185,7 +187,8 @@ class RowModel:
         n_rows = -(-len(tokens) // self.multiple) * self.multiple
         ids = torch.zeros(n_rows, 1, dtype=torch.long)
         ids[: len(tokens), 0] = torch.from_numpy(tokens)
-        read = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True)
+        named = {self.cache_name: cache}
+        read = self.model(input_ids=ids.to(self.device), use_cache=True, **named)
         return read.logits[: len(tokens), -1].float()
 
     def passed(

@@ -22,7 +22,7 @@ import torch
 from lethe.config.schema import Entropy, Positions, UnlearnRecipe
 from lethe.identity import digest, module_of
 from lethe.io.artifacts import Row
-from lethe.models.checkpoints import StepRecord
+from lethe.models.checkpoints import StepRecord, cache_name
 from lethe.models.encoding import Example, collate
 from lethe.models.likelihood import forward
 from lethe.models.training import SCRATCH, Team, batches, optimise, precision, resumable
@@ -302,6 +302,7 @@ def continued(
     places = (mask.cumsum(-1) - 1).clamp_min(0)
     written: list[list[int]] = [[] for _ in examples]
     cache = None
+    name = cache_name(model)
     with evaluating(model):
         for number in range(longest):
             seen = width + number
@@ -309,10 +310,10 @@ def continued(
                 input_ids=ids,
                 attention_mask=mask[:, :seen],
                 position_ids=places[:, seen - ids.shape[1] : seen],
-                past_key_values=cache,
                 use_cache=True,
+                **{name: cache},
             )
-            cache = out.past_key_values
+            cache = getattr(out, name)
             draws = None if uniforms is None else uniforms[:, number]
             ids = chosen(out.logits[:, -1], draws)[:, None]
             for tokens, token in zip(written, ids[:, 0].tolist(), strict=True):

@@ -24,7 +24,7 @@ COMMANDS = {
     "eval": ("eval", *OF_MODEL, *DRAWN, "--n", "32"),
     "eval by generate": ("eval", *OF_MODEL, *DRAWN, "--n", "32", "--engine", "transformers"),
     "exact": ("exact", *OF_MODEL, *DRAWN, "--rows", "200"),
-    "extract": ("extract", *OF_MODEL, "book.txt"),
+    "extract": ("extract", *OF_MODEL, "--text", "book.txt"),
     "certify": ("certify", *OF_MODEL, *DRAWN, "--tau", "0.9", "--out", "c.json"),
 }
 # A warning for the line of Lethe that asks for what will go; the option -W names one module, and no package.
