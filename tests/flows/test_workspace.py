@@ -138,8 +138,8 @@ def test_a_path_that_is_nowhere_is_named_by_its_key(key, project):
 
 def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path, project):
     (tmp_path / "mine").mkdir()
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / "mine" / name).touch()
+    (tmp_path / "mine/config.json").write_text("{}")
+    (tmp_path / "mine/model.safetensors").touch()
     for path in (str(tmp_path / "mine"), "data/models/grad_diff/"):
         settings.check(changed("models.npo.path", path), project)
 
