@@ -4,6 +4,7 @@ import importlib
 from pathlib import Path
 
 from lethe.config import Params
+from lethe.config.schema import Along, MethodParams, UnlearnRecipe
 from lethe.errors import plural
 from lethe.io.artifacts import read_split
 from lethe.models import checkpoints
@@ -18,22 +19,36 @@ from stages import entry
 
 def run(settings: Params, root: Path, name: str) -> None:
     """Unlearn by one entry of ``unlearn.methods``; write ``root/models/name``."""
-    if not in_processes(settings.unlearn.recipe.compute, "stages.unlearn", name):
-        forget(name, settings, root)
-
-
-def forget(name: str, settings: Params, root: Path) -> None:
-    """Unlearn in this process, one of several under distributed training."""
-    import torch
-
     recipe = settings.unlearn.recipe
     method = settings.unlearn.methods[name]
+    prompt = settings.train.recipe.prompt
+    if not in_processes(recipe.compute, "stages.unlearn", name):
+        forget(name, recipe, method, prompt, root, settings.along)
+
+
+def forget(
+    name: str,
+    recipe: UnlearnRecipe,
+    method: MethodParams,
+    prompt: str,
+    root: Path,
+    along: Along | None = None,
+) -> None:
+    """Unlearn in this process, one of several under distributed training.
+
+    Parameters
+    ----------
+    prompt : The prompt of the questions.
+    along : How points along unlearning are measured; none are without it.
+    """
+    import torch
+
     seed = recipe.seed if method.seed is None else method.seed
     checkpoints.prepare_torch()
     torch.manual_seed(seed)
     # The weights and the optimiser stay float32, whatever the format of the passes.
     model, tokenizer = checkpoints.load(recipe.start_from, "float32")
-    encoder = Encoder(tokenizer, settings.train.recipe.prompt)
+    encoder = Encoder(tokenizer, prompt)
     padding = tokenizer.pad_token_id or 0
     forget_rows = read_split("forget", root / "dataset")
     retain_rows = read_split("retain", root / "dataset")
@@ -49,10 +64,10 @@ def forget(name: str, settings: Params, root: Path) -> None:
         more["epochs"] = watch.records
         watches.append(watch)
     trajectory = None
-    if settings.along is not None:
+    if along is not None:
         measuring = importlib.import_module(ALONG)
         trajectory = measuring.Trajectory(
-            name, settings.along, recipe.measure_every, method.epochs, tokenizer, root / "dataset"
+            name, along, recipe.measure_every, method.epochs, tokenizer, root / "dataset"
         )
         watches.append(trajectory)
     history = unlearn(

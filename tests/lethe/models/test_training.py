@@ -127,10 +127,7 @@ def unlearn_too_fast(root):
     start = {"start_from": str(root / "models/base"), "forget_batch": 1}
     recipe = settings.unlearn.recipe.model_copy(update=start)
     method = settings.unlearn.methods["npo"].model_copy(update={"lr": 1e30})
-    unlearn = settings.unlearn.model_copy(update={"recipe": recipe, "methods": {"mine": method}})
-    recipe_of_base = settings.train.recipe.model_copy(update={"prompt": str(QA_PROMPT)})
-    trained = settings.train.model_copy(update={"recipe": recipe_of_base})
-    forget("mine", settings.model_copy(update={"unlearn": unlearn, "train": trained}), root)
+    forget("mine", recipe, method, str(QA_PROMPT), root)
 
 
 @pytest.mark.parametrize(
