@@ -57,7 +57,10 @@ OF_VOCABULARY = (
 )
 SHARE_OF_MEMORY = 0.8  # that a second copy of a model may take, for whole passes
 MERGED = Path(".lethe/scratch/merged")
-SUFFIXES_READ = (".safetensors", ".json", ".txt", ".model", ".jinja", ".tiktoken")
+SUFFIXES_READ = (
+    *(".safetensors", ".json", ".txt", ".model", ".jinja"),
+    *(".tiktoken", ".spm", ".codes", ".tokenizer"),  # vocabularies of single tokenizers
+)
 NOT_READ = (PROVENANCE, "training.json", "README.txt", "LICENSE.txt")
 
 

@@ -83,6 +83,16 @@ def test_an_edit_of_any_file_that_is_read_makes_another_model(models, file):
     assert facts(adapter, ROWS, CertificateSettings(prompt="qa")) != claimed
 
 
+@pytest.mark.parametrize("name", ["source.spm", "bpe.codes", "prophetnet.tokenizer"])
+def test_a_vocabulary_of_any_tokenizer_makes_another_model(models, name):
+    """The endings that tokenizers of transformers name beside .json, .txt and .model."""
+    before = checkpoints.content(Path("base"))
+
+    Path("base", name).write_text("a")
+
+    assert checkpoints.content(Path("base")) != before
+
+
 def test_an_adapter_beside_the_config_of_its_base_stands_on_the_base_that_it_names(models):
     shutil.copy("base/config.json", "adapter/config.json")
     before = checkpoints.content(Path("adapter"))
