@@ -87,13 +87,13 @@ def _shown(value: object) -> str:
 
 def alike(values: Iterable[object]) -> Alike | None:
     """The first two ids that look the same and are not, or None."""
-    seen: set[tuple[type, object]] = set()
+    known: set[tuple[type, object]] = set()
     first: dict[str, object] = {}
     for place, value in enumerate(values):
         key = type(value), value
-        if key in seen:
+        if key in known:
             continue
-        seen.add(key)
+        known.add(key)
         for look in looks(value):
             earlier = first.setdefault(look, value)
             if (type(earlier), earlier) != key:
