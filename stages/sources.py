@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lethe.config import Params
 from lethe.config.schema import Population
-from lethe.identity import Sources
+from lethe.identity import Sources, content_digest
 from lethe.identity import versions as installed_versions
 from lethe.io.files import Json, write_json
 from lethe.io.yaml import read_yaml
@@ -86,6 +86,9 @@ def identity(
     modules = filter(sources.place, modules_of(settings, stage, name))
     versions = sorted(members(settings, stage, name).values())
     values = values_of(settings, name, keys)
+    if stage == "unlearn" and settings.along is not None:
+        # The entry depends on this file only where it measures points.
+        values["along.prompt"] = content_digest(sources.root / settings.along.prompt)
     return sources.identity(*modules, settings=values, versions=versions)
 
 

@@ -142,15 +142,13 @@ class Trajectories:
 
 
 def _points(records: Sequence[Mapping[str, float]]) -> Iterator[AlongPoint]:
-    """The points that have both numbers; nothing where Base has no score on the retain set."""
-    base = None
+    """The points that have both numbers; nothing where Base, the first record, lacks one or scores 0 on the retain set."""
+    if not records or "leakage" not in records[0] or not records[0].get("utility"):
+        return
+    base = records[0]["utility"]
     for record in records:
         if "leakage" not in record or "utility" not in record:
             continue
-        if base is None:
-            base = record["utility"]
-        if not base:
-            return
         yield AlongPoint(
             int(record["epoch"]),
             record["leakage"],

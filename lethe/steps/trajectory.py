@@ -57,6 +57,10 @@ class Trajectory:
         self.records: list[StepRecord] = []
 
     @property
+    def facts(self) -> dict[str, object]:
+        return {"along": [self.name, self.along, self.encoder.template]}
+
+    @property
     def alpha(self) -> float:
         """The level of each end, so that a quantity's ends of one side hold at all points together."""
         return self.along.alpha / (math.ceil(self.epochs / self.every) + 1)

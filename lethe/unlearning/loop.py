@@ -70,6 +70,9 @@ def unlearn(
     alternatives = [_plain(answers) for answers in second or ()]
     rows = digest([*_plain(forget), *_plain(retain), *alternatives])
     modules = (__name__, module_of(METHODS[params.loss]))
+    facts: dict[str, object] = {}
+    for watch in watches:
+        facts |= watch.facts
     saved_state = resumable(
         SCRATCH,
         model,
@@ -78,6 +81,7 @@ def unlearn(
         recipe,
         params,
         rows=rows,
+        **facts,
     )
     history = optimise(
         model,
@@ -414,6 +418,10 @@ class Watching(Protocol):
     @property
     def records(self) -> list[StepRecord]: ...
 
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What the records depend on beside model, rows, recipe and method: a run with others resumes none of them."""
+
     def __call__(self, model: PreTrainedModel, epoch: int) -> None: ...
 
 
@@ -426,6 +434,7 @@ class Watch:
     splits: Mapping[str, Sequence[Example]]
     padding: int
     records: list[dict[str, float]] = field(default_factory=list)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
     def __call__(self, model: PreTrainedModel, epoch: int) -> None:
         record: dict[str, float] = {"epoch": epoch}

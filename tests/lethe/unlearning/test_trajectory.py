@@ -1,6 +1,7 @@
 """Points along unlearning: when a model is measured, what a point says, and which point stands for a method."""
 
 import importlib
+import signal
 
 import numpy as np
 import pytest
@@ -14,9 +15,16 @@ from lethe.io.label_places import ANSWERS
 from lethe.measure.trajectories import Trajectories
 from lethe.models.checkpoints import QA_PROMPT
 from lethe.registry import SCORERS
-from lethe.unlearning import ALONG
+from lethe.unlearning import ALONG, loop
 from stages import sources
-from tests.lethe.unlearning.test_loop import ROWS, far, unlearned
+from tests.lethe.unlearning.test_loop import (
+    RESUMABLE,
+    ROWS,
+    count_backward_passes,
+    far,
+    kill_at_step_5,
+    unlearned,
+)
 from tests.small import ROOT
 
 MEASURED = {"unlearn.recipe.measure_every": 2, "sample.max_new_tokens": 4, "sample.utility_n": 40}
@@ -35,9 +43,13 @@ def trajectory(tiny, tmp_path):
         rows.append({"id": f"q{place}", "keywords": keywords[place], **row})
     write_jsonl(tmp_path / "forget.jsonl", rows[:4])
     write_jsonl(tmp_path / "retain.jsonl", rows[4:])
-    along = params_of(**MEASURED).along.model_copy(update={"prompt": str(QA_PROMPT)})
+    return trajectory_of(tiny, tmp_path)
+
+
+def trajectory_of(tiny, dataset, **changes):
+    along = params_of(**MEASURED).along.model_copy(update={"prompt": str(QA_PROMPT), **changes})
     measuring = importlib.import_module(ALONG)
-    return measuring.Trajectory("npo", along, 2, 3, tiny[1], tmp_path)
+    return measuring.Trajectory("npo", along, 2, 3, tiny[1], dataset)
 
 
 def test_a_model_is_measured_at_first_every_so_many_epochs_and_at_the_end(tiny, trajectory):
@@ -76,6 +88,25 @@ def test_points_of_one_method_are_independent_draws(tiny, trajectory, monkeypatc
     assert forget != forget_later
 
 
+@pytest.mark.parametrize(
+    ("changes", "resumed"),
+    [({}, 4), ({"n": 20}, 0), ({"alpha": 0.2}, 0), ({"prompt": "Say: {question}"}, 0)],
+    ids=["the same", "n", "alpha", "prompt"],
+)
+def test_a_run_resumes_only_points_that_were_measured_alike(
+    tiny, trajectory, tmp_path, monkeypatch, changes, resumed
+):
+    monkeypatch.setattr(loop, "SCRATCH", tmp_path / "scratch")
+    assert kill_at_step_5(monkeypatch, tiny, "npo", trajectory) == signal.SIGKILL
+    later = trajectory_of(tiny, tmp_path, **changes)
+    passes = count_backward_passes(monkeypatch)
+
+    _, history = unlearned(tiny, watch=later, **RESUMABLE)
+
+    assert len(passes) == len(history) - resumed
+    assert [record["epoch"] for record in later.records] == [0, 2, 3]
+
+
 def test_where_nothing_is_measured_no_scorer_makes_a_method_unlearn_again():
     code = library().closure("stages.unlearn")
     null = params_of()
@@ -86,6 +117,20 @@ def test_where_nothing_is_measured_no_scorer_makes_a_method_unlearn_again():
     assert ALONG not in sources.modules_of(null, "unlearn", "npo")
     modules = sources.modules_of(measured, "unlearn", "npo")
     assert {ALONG, "lethe.sampling.prefix_engine", *SCORERS.modules("keyword_leak")} <= set(modules)
+
+
+def test_the_text_of_the_prompt_counts_where_points_are_measured(tmp_path):
+    prompt = tmp_path / "prompt.txt"
+    identities = {}
+    for text in ("Q: {question} A:", "{question}"):
+        prompt.write_text(text)
+        for name, changes in (("points", MEASURED), ("none", {})):
+            settings = params_of(**changes, **{"sample.prompt": str(prompt)})
+            found = sources.identity(library(), settings, "unlearn", "npo", ["along"])
+            identities.setdefault(name, set()).add(found)
+
+    assert len(identities["points"]) == 2
+    assert len(identities["none"]) == 1
 
 
 def test_the_number_of_answers_in_full_changes_no_point():
@@ -127,6 +172,14 @@ def test_a_method_stands_at_its_least_leakage_that_keeps_nine_tenths(points, cel
 
 def test_without_a_score_of_base_nothing_is_matched():
     assert not Trajectories.of({"npo": record_of((0.9, 0.0), (0.1, 0.5))})
+
+
+@pytest.mark.parametrize("missing", ["leakage", "utility"])
+def test_without_a_whole_first_point_no_later_one_stands_for_base(missing):
+    record = record_of((0.9, 0.8), (0.3, 0.7), (0.1, 0.7))
+    del record["trajectory"]["points"][0][missing]
+
+    assert not Trajectories.of({"npo": record})
 
 
 def test_rows_of_the_plot_hold_both_numbers_of_every_point():
