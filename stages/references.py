@@ -38,10 +38,12 @@ def run(settings: Params, root: Path) -> None:
             "params": None if params is None else params.model_dump(mode="json"),
             "retrains": report.retrains,
         }
-        weights = Path(str(getattr(params, "model", "")))
+        weights = settings.deciding_weights
         if judge is not None or binary in JUDGES:  # the draws follow the verdicts of these weights
             rule["judge"] = binary if judge is None else judge.judge
-            rule["judge_digest"] = content(weights) if weights.is_dir() else None
+            rule["judge_digest"] = None
+            if weights is not None and Path(weights).is_dir():
+                rule["judge_digest"] = content(Path(weights))
         write_json(folder / RULE, rule)
         for name in report.retrains:
             model = settings.models[name]

@@ -561,10 +561,8 @@ class Params(fields.Section):
             self._check_listed("retrain", name)
         for name, attack in self.attacks.items():
             self._check_attacked(name, attack.path)
-            if isinstance(attack, Population) and attack.scorer not in measuring.binary_scorers():
-                legal = ", ".join(measuring.binary_scorers())
-                stated = f"attacks.{name}.scorer is {attack.scorer!r}, whose scores are not 0 or 1"
-                raise ValueError(f"{stated}; of a population it must be one of {legal}")
+            if isinstance(attack, Population):
+                self._check_population(name, attack)
         if self.report.base is not None and self.report.base in self.report.retrains:
             both = f"report.base and report.retrain are both {self.report.base!r}"
             raise ValueError(f"{both}; they must be two models, or one of them null")
@@ -575,6 +573,7 @@ class Params(fields.Section):
                 stated = f"report.retrain is {name!r}, whose path is {model.path}"
                 needed = "its path must lie below data/models, where DVC sees its change, or use stop: fixed"
                 raise ValueError(f"{stated}; with sample.stop 'word' {needed}")
+        self._check_deciding_judge()
         self._check_asked()
         self._check_measured_along()
         paths = {os.path.normpath(model.path) for model in self.models.values()}
@@ -588,6 +587,28 @@ class Params(fields.Section):
         if doubled:
             raise ValueError(f"{doubled} is in both train.models and unlearn.methods: rename one")
         return self
+
+    @property
+    def deciding_weights(self) -> str | None:
+        """The folder of weights that decides what a leak is; None where no judge with weights here does."""
+        binary = self.metrics.binary or ""
+        params = self.score.params.get(binary)
+        if binary in self.judges:
+            params = self.judges[binary].params
+        if hasattr(params, "endpoint"):
+            return None
+        return getattr(params, "model", None)
+
+    def _check_deciding_judge(self) -> None:
+        """Refuse weights that decide when draws end and that somebody may replace without DVC's knowledge."""
+        folder = self.deciding_weights
+        if self.sample.stop == "fixed" or folder is None:
+            return
+        if not os.path.normpath(folder).startswith(("data/models/", "data/source/")):
+            raise ValueError(
+                f"metrics.binary is {self.metrics.binary!r}, whose weights lie at {folder}; with sample.stop 'word' they "
+                f"must lie below data/models or data/source, where DVC sees their change, or use stop: fixed"
+            )
 
     def _check_asked(self) -> None:
         """Refuse a model that is asked differently where the draws follow the comparison with Retrain, asked as it is."""
@@ -621,6 +642,25 @@ class Params(fields.Section):
                     f"attacks.{attack}.path is that of models.{name}, which has prompt, chat or max_new_tokens, "
                     f"and attacks ask as sample says; write these values under sample instead"
                 )
+
+    def _check_population(self, name: str, attack: Population) -> None:
+        """Refuse a scorer that is not 0 or 1, or whose parameters an answer tree does not know."""
+        scorer = attack.scorer
+        if scorer not in measuring.binary_scorers():
+            legal = ", ".join(measuring.binary_scorers())
+            stated = f"attacks.{name}.scorer is {scorer!r}, whose scores are not 0 or 1"
+            raise ValueError(f"{stated}; of a population it must be one of {legal}")
+        of_trees = measuring.scorer_params(scorer).model_dump()
+        of_draws = of_trees
+        if scorer in self.score.params:
+            of_draws = self.score.params[scorer].model_dump()
+        if scorer == "keyword_leak":
+            of_trees = {"keyword_match": self.score.keyword_match}
+        if attack.rows > 0 and of_draws != of_trees:
+            raise ValueError(
+                f"attacks.{name}.rows is {attack.rows}, and an answer tree judges by {scorer} without the parameters "
+                f"that its draws have; list {scorer} by its name alone in score.scorers, or set rows: 0"
+            )
 
     def _check_listed(self, key: str, name: str) -> None:
         """Refuse a name of the report that is no model."""

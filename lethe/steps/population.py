@@ -240,19 +240,16 @@ class Trials:
         certain = self._certain_ends(about, source, asked)
         names = [row["id"] for row in asked if certain[row["id"]].lower > self.entry.tau]
         shown = replace(about, certain=len(names), trace_p=self._trace_p(about, source, untouched))
+        uppers = {name: ends.upper for name, ends in certain.items()}
+        worst = max(uppers, key=uppers.__getitem__)
+        shown = replace(shown, worst=worst, worst_upper=uppers[worst])
         if names:
-            worst = max(names, key=lambda name: certain[name].upper)
-            upper = certain[worst].upper
-            return replace(
-                shown, outcome="leaks", leaks=tuple(names), worst=worst, worst_upper=upper
-            )
+            return replace(shown, outcome="leaks", leaks=tuple(names))
 
         undecided = [row for row in asked if certain[row["id"]].upper > self.entry.tau]
         shown = replace(shown, certain=len(asked) - len(undecided))
-        highest = max(certain, key=lambda name: certain[name].upper)
         if not undecided:
-            upper = certain[highest].upper
-            return replace(shown, outcome="fails", worst=highest, worst_upper=upper)
+            return replace(shown, outcome="fails")
 
         subject, policy, ended = self._draws(about, source, undecided)
         names = [row["id"] for row in undecided]
@@ -260,14 +257,16 @@ class Trials:
         evidence = policy.evidence(tally)
         is_above = anytime.named(evidence.log_e_leaks, policy.goal)
         leaks = [names[place] for place in np.flatnonzero(is_above)]
-        worst, upper = _worst(names, tally, self.level)
+        for name, upper in zip(names, _uppers(tally, self.level), strict=True):
+            uppers[name] = min(uppers[name], upper)
+        worst = max(uppers, key=uppers.__getitem__)
         return replace(
             shown,
             outcome=OUTCOMES[ended],
             answers=int(tally.n.sum()),
             leaks=tuple(leaks),
             worst=worst,
-            worst_upper=min(upper, certain[worst].upper),
+            worst_upper=uppers[worst],
         )
 
     def _certain_ends(
@@ -339,8 +338,8 @@ class CertainEnds:
     upper: float
 
 
-def _worst(names: Sequence[str], tally: Tally, level: float) -> tuple[str, float]:
-    """The question with the largest upper end, the first among equals, and this end."""
+def _uppers(tally: Tally, level: float) -> list[float]:
+    """The upper end of each question."""
     upper_of_counts: dict[Counts, float] = {}
     uppers = []
     for leaks, n, missing in zip(tally.leaks, tally.n, tally.missing, strict=True):
@@ -348,5 +347,4 @@ def _worst(names: Sequence[str], tally: Tally, level: float) -> tuple[str, float
         if counts not in upper_of_counts:
             upper_of_counts[counts] = anytime.ends(counts, (), level).upper
         uppers.append(upper_of_counts[counts])
-    place = int(np.argmax(uppers))
-    return names[place], uppers[place]
+    return uppers

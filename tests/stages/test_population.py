@@ -193,6 +193,19 @@ def test_a_certain_leak_is_a_success_of_the_attack(folder, monkeypatch):
     assert (tried.outcome, tried.leaks, tried.worst_upper) == ("leaks", (first,), 0.7)
 
 
+def test_the_largest_upper_end_may_be_that_of_a_question_that_its_tree_decides(folder, monkeypatch):
+    settings, entry = settings_and_entry()
+    trials = population.Trials.of("certain", entry, settings, folder / "data", 0.01)
+    first, *others = [row["id"] for row in trials.judged]
+    ends = {name: population.CertainEnds(0.0, 1.0) for name in others}
+    ends[first] = population.CertainEnds(0.0, 0.4999)
+    monkeypatch.setattr(population.Trials, "_certain_ends", lambda *_: ends)
+    tried = trials.before()
+
+    assert (tried.outcome, tried.certain) == ("fails", 1)
+    assert (tried.worst, tried.worst_upper) == (first, 0.4999)
+
+
 def test_without_a_success_455_simulated_attacks_prove_at_most_one_percent(folder, monkeypatch):
     """Every attack of the recipe fails for certain, so that the stopping rule alone says when it is enough."""
     settings, entry = settings_and_entry()

@@ -89,8 +89,12 @@ def test_a_rule_of_a_fixed_number_asks_for_the_stage(settings):
 
 
 def test_the_rule_of_a_judge_has_its_kind_and_the_digest_of_its_weights(settings, tmp_path):
-    build_llama(tmp_path / "data/judge", letters="abcde", scale=1.0)
-    entry = {"judge": "harmbench", "model": "data/judge", "labelled": "data/labels/answers.jsonl"}
+    build_llama(tmp_path / "data/source/judge", letters="abcde", scale=1.0)
+    entry = {
+        "judge": "harmbench",
+        "model": "data/source/judge",
+        "labelled": "data/labels/answers.jsonl",
+    }
     params = small_params()
     params["sample"]["stop"] = "word"
     params["judges"] = {"harm": entry}
@@ -100,5 +104,26 @@ def test_the_rule_of_a_judge_has_its_kind_and_the_digest_of_its_weights(settings
     rule = read_rule(ROOT / "references")
 
     assert (rule.scorer, rule.scores_by) == ("harm", "harmbench")
-    assert rule.params.model == "data/judge"
-    assert written()["rule.json"]["judge_digest"] == content(Path("data/judge"))
+    assert rule.params.model == "data/source/judge"
+    assert written()["rule.json"]["judge_digest"] == content(Path("data/source/judge"))
+
+
+def test_a_judge_on_a_server_has_no_digest(settings, tmp_path):
+    """Its model is a name, which a folder here may have too."""
+    build_llama(tmp_path / "served", letters="abcde", scale=1.0)
+    params = small_params()
+    params["sample"]["stop"] = "word"
+    chat = {"endpoint": "http://127.0.0.1:8000/v1", "model": "served", "choices": ["yes", "no"]}
+    params["score"]["scorers"] = ["rouge_l", {"chat": chat}]
+    params["metrics"]["binary"] = "chat"
+    references.run(config.validate(params), ROOT)
+
+    assert written()["rule.json"]["judge_digest"] is None
+
+
+def test_a_judge_without_a_model_has_no_digest(settings, tmp_path, monkeypatch):
+    build_llama(tmp_path, letters="abcde", scale=1.0)  # the working folder is one of weights
+    monkeypatch.setattr(references, "JUDGES", ["keyword_leak"])
+    references.run(settings(), ROOT)
+
+    assert written()["rule.json"]["judge_digest"] is None
