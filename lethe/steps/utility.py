@@ -19,11 +19,12 @@ TASKS = "tasks"  # the folder of the user's own tasks, in that of the dataset
 def run(name: str, settings: Utility, model: Path, source: Path, root: Path) -> None:
     """Write ``root/results/utility/name.parquet``: a row for each metric of a task of which a larger value is better.
 
-    Tasks of one's own lie in the folder tasks of ``source``. Raises `LetheError` without lm-eval, and for an unknown task.
+    Tasks of one's own lie in the folder tasks of ``source``. Raises `LetheError` without lm-eval, and for a task that is
+    unknown or has no such metric.
     """
-    found = evaluated(settings, model, source / TASKS)
+    asked, found = evaluated(settings, model, source / TASKS)
     rows = table.Rows(name)
-    for task in measured_tasks(settings.tasks, found):
+    for task in measured_tasks(asked, found):
         for metric, value in metrics_of(found, task):
             evidence = evidence_of(found, task, metric)
             rows.add(
@@ -39,8 +40,13 @@ def run(name: str, settings: Utility, model: Path, source: Path, root: Path) -> 
     table.write(table.place(root, "utility", name), rows.rows)
 
 
-def evaluated(settings: Utility, model: Path, own_tasks: Path) -> Mapping[str, Json]:
-    """What lm-eval returns for a model folder; adapters are merged, and no code of a checkpoint runs."""
+def evaluated(
+    settings: Utility, model: Path, own_tasks: Path
+) -> tuple[dict[str, list[str]], Mapping[str, Json]]:
+    """The asked names, of a tag with its tasks, and what lm-eval returns for a model folder.
+
+    Adapters are merged, and no code of a checkpoint runs.
+    """
     if find_spec("lm_eval") is None:
         raise LetheError(
             "utility.tasks: the package lm-eval is not installed. Install the extra lm-eval (pip install 'lethe[lm-eval]'), "
@@ -57,6 +63,9 @@ def evaluated(settings: Utility, model: Path, own_tasks: Path) -> Mapping[str, J
             raise LetheError(
                 f"utility.tasks: lm-eval knows no task {task!r}. `lm-eval ls tasks` lists all; one's own lie in {own_tasks}."
             )
+    asked = {task: [task] for task in settings.tasks}
+    for tag in asked.keys() & set(manager.all_tags):
+        asked[tag] = sorted(manager.task_index[tag].tags)
     checkpoints.prepare_torch()
     weights, tokenizer = checkpoints.load(model)
     found: Mapping[str, Json] = simple_evaluate(
@@ -67,28 +76,62 @@ def evaluated(settings: Utility, model: Path, own_tasks: Path) -> Mapping[str, J
         task_manager=manager,
         log_samples=False,
     )
-    return found
+    return asked, found
 
 
-def measured_tasks(asked: Sequence[str], found: Mapping[str, Json]) -> list[str]:
-    """The asked tasks that have a metric; of a group without one the tasks below it."""
+def measured_tasks(asked: Mapping[str, Sequence[str]], found: Mapping[str, Json]) -> list[str]:
+    """The tasks that have a metric, of a group without one those below it; a name without any raises `LetheError`."""
     tasks: dict[str, None] = {}
-    for task in asked:
-        below = [task]
-        if not any(metrics_of(found, task)):
-            below = found.get("group_subtasks", {}).get(task, [])
-        tasks |= dict.fromkeys(below)
+    for name, meant in asked.items():
+        measured: list[str] = []
+        for task in meant:
+            measured += _with_metrics(found, task)
+        if not measured:
+            raise LetheError(
+                f"utility.tasks: {name!r} has no metric of which a larger value is better. Remove it."
+            )
+        tasks |= dict.fromkeys(measured)
     return list(tasks)
+
+
+def _with_metrics(found: Mapping[str, Json], task: str) -> list[str]:
+    """The task itself where it has a metric, else the nearest below it that have one."""
+    if any(metrics_of(found, task)):
+        return [task]
+    tasks = []
+    for below in found.get("group_subtasks", {}).get(task, []):
+        tasks += _with_metrics(found, below)
+    return tasks
+
+
+def leaves(found: Mapping[str, Json], task: str) -> dict[str, None]:
+    """The tasks below a group, through groups in it, each once; of a task itself."""
+    subtasks = found.get("group_subtasks", {}).get(task)
+    if not subtasks:
+        return {task: None}
+    tasks: dict[str, None] = {}
+    for below in subtasks:
+        tasks |= leaves(found, below)
+    return tasks
+
+
+def larger_is_better(found: Mapping[str, Json], task: str, metric: str) -> bool:
+    """Whether all tasks below that state a direction say so; lm-eval states none for a group of groups."""
+    directions = []
+    for leaf in leaves(found, task):
+        of_leaf = found["higher_is_better"].get(leaf, {})
+        if metric in of_leaf:
+            directions.append(bool(of_leaf[metric]))
+    return bool(directions) and all(directions)
 
 
 def metrics_of(found: Mapping[str, Json], task: str) -> Iterator[tuple[str, float]]:
     """Each metric of a task with its value, such as "acc" or, of another filter than none, "exact_match,strict"."""
-    better = found["higher_is_better"].get(task, {})
     for key, value in found["results"].get(task, {}).items():
         metric, comma, chosen = key.partition(",")
         if not comma or metric.endswith("_stderr") or not isinstance(value, (int, float)):
             continue
-        if better.get(metric):
+        if larger_is_better(found, task, metric):
             yield metric if chosen == "none" else key, float(value)
 
 
@@ -96,9 +139,8 @@ def evidence_of(found: Mapping[str, Json], task: str, metric: str) -> dict[str, 
     """The standard error by lm-eval, the number of examples, the shots and the version of the task."""
     name, _, chosen = metric.partition(",")
     error = found["results"][task].get(f"{name}_stderr,{chosen or 'none'}")
-    below = [task, *found.get("group_subtasks", {}).get(task, [])]
     counts = []
-    for measured in below:
+    for measured in leaves(found, task):
         if measured in found["n-samples"]:
             counts.append(found["n-samples"][measured]["effective"])
     return {

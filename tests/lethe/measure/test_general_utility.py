@@ -16,18 +16,28 @@ from lethe.steps import utility
 FOUND = {
     "results": {
         "mmlu": {"alias": "mmlu", "acc,none": 0.25, "acc_stderr,none": 0.01},
+        "mmlu_humanities": {"alias": " - humanities", "acc,none": 0.3},
         "mmlu_law": {"acc,none": 0.3, "acc_stderr,none": 0.02},
         "gsm": {"exact_match,strict": 0.5, "exact_match_stderr,strict": "N/A"},
         "text": {"word_perplexity,none": 31.0},
         "pair": {"alias": "pair"},
+        "tag_easy": {"acc,none": 0.7},
+        "tag_hard": {"acc,none": 0.6},
     },
+    # of a group of groups, such as mmlu, lm-eval states no direction
     "higher_is_better": {
-        "mmlu": {"acc": True},
+        "mmlu_humanities": {"acc": True},
         "mmlu_law": {"acc": True},
         "gsm": {"exact_match": True},
         "text": {"word_perplexity": False},
+        "tag_easy": {"acc": True},
+        "tag_hard": {"acc": True},
     },
-    "group_subtasks": {"mmlu": ["mmlu_law"], "pair": ["mmlu_law"]},
+    "group_subtasks": {
+        "mmlu": ["mmlu_humanities"],
+        "mmlu_humanities": ["mmlu_law"],
+        "pair": ["mmlu_law"],
+    },
     "n-samples": {"mmlu_law": {"effective": 10}, "gsm": {"effective": 4}},
     "n-shot": {"gsm": 5},
 }
@@ -51,7 +61,11 @@ def harness(monkeypatch, tmp_path):
         "lm_eval.models": {},
         "lm_eval.models.huggingface": {"HFLM": SimpleNamespace},
         "lm_eval.tasks": {
-            "TaskManager": lambda **_: SimpleNamespace(all_tasks=[*FOUND["results"]])
+            "TaskManager": lambda **_: SimpleNamespace(
+                all_tasks=[*FOUND["results"], "tag"],
+                all_tags=["tag"],
+                task_index={"tag": SimpleNamespace(tags={"tag_hard", "tag_easy"})},
+            )
         },
     }
     for name, members in parts.items():
@@ -71,9 +85,8 @@ def measured(*tasks):
 
 
 def test_each_metric_of_a_task_is_a_number_of_the_model(harness):
-    numbers = measured("mmlu", "gsm", "text")
+    numbers = measured("mmlu", "gsm")
 
-    # a perplexity is better where it is smaller: it is no utility
     assert numbers.values == {"utility_mmlu_acc": 0.25, "utility_gsm_exact_match_strict": 0.5}
     assert harness[0]["model"].pretrained == "data/models/npo"
     assert harness[0]["log_samples"] is False
@@ -87,6 +100,16 @@ def test_a_group_counts_the_examples_below_it_and_keeps_the_standard_error(harne
 
 def test_a_group_without_a_metric_has_those_of_its_tasks(harness):
     assert set(measured("pair").values) == {"utility_mmlu_law_acc"}
+
+
+def test_a_tag_has_the_metrics_of_its_tasks(harness):
+    assert measured("tag").values == {"utility_tag_easy_acc": 0.7, "utility_tag_hard_acc": 0.6}
+
+
+def test_a_task_without_a_metric_of_utility_is_refused_by_its_name(harness):
+    """A perplexity is better where it is smaller."""
+    with pytest.raises(LetheError, match="text"):
+        measured("gsm", "text")
 
 
 def test_a_task_that_nobody_knows_is_refused(harness):
