@@ -4,8 +4,9 @@ Text and keyword are compared in their normal form (`lethe.scoring.typography`).
 characters of a keyword are skipped (Harry **Potter**), but not between two digits (5*3 is not 53); a backtick may also be an
 apostrophe (O`Brien). A keyword that holds such a mark itself, like C* or snake_case, is looked for as it is written.
 
-A word may be broken over two lines: a hyphen and white space between two letters are skipped (Har- ry), and so is white space
-behind a hyphen of the keyword itself (Jean- Luc). White space alone parts words, and so does a hyphen alone.
+All dashes are equal. A word may be broken over two lines: behind two letters or more, with their marks, a hyphen and white
+space before a letter are skipped (Har- ry), and so is white space behind a hyphen where the keyword has a dash itself (Jean-
+Luc). White space alone parts words, and so does a hyphen alone, and so does another dash (in— come).
 
 Under "word" a keyword counts as a whole word only: no letter, digit or combining mark continues it on either side. An
 underscore is not an end: it counts as what stands behind it, so _Harry_ says Harry and snake_harry does not.
@@ -18,14 +19,14 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from lethe.scoring.text import is_text
-from lethe.scoring.typography import DASH, EMPHASIS, SINGLE, normalise
+from lethe.scoring.typography import DASH, EMPHASIS, HYPHEN, SINGLE, normalise
 
 Match = Literal["word", "substring"]
 
 UNDERSCORE, BACKTICK = "_", "`"
 MARKS = re.escape(EMPHASIS)
-_SKIPPED = f"{EMPHASIS}{SINGLE}{DASH} ".encode()
-BREAK = f"{DASH} "
+_SKIPPED = f"{EMPHASIS}{SINGLE}{HYPHEN} ".encode()
+BREAK = f"{HYPHEN} "
 
 # Scripts without blanks between words: a keyword in such a script counts wherever its characters occur.
 WITHOUT_BLANKS = (
@@ -50,18 +51,22 @@ def keywords_of(item: Mapping) -> tuple[str, ...]:
 
 
 def keyword_form(word: str) -> str:
-    """The normal form of a keyword, without marks of emphasis around the whole of it.
+    """The normal form of a keyword, with hyphens for all dashes, without marks of emphasis around the whole of it.
 
     >>> keyword_form("**Harry  Potter**"), keyword_form("C*"), keyword_form("**")
     ('harry potter', 'c*', '**')
     """
-    form = normalise(word)
+    form = _with_hyphens(normalise(word))
     while form[:1] == form[-1:] and form[:1] and form[0] in EMPHASIS:
         inner = form[1:-1].strip()
         if not inner.strip(f"{EMPHASIS} "):
             break
         form = inner
     return form
+
+
+def _with_hyphens(text: str) -> str:
+    return text.replace(DASH, HYPHEN)
 
 
 def is_literal(keyword: str) -> bool:
@@ -77,16 +82,29 @@ def skips(keyword: str, place: int) -> bool:
 
 
 def breaks(keyword: str, place: int) -> bool:
-    """Whether a hyphen and white space may stand before the character at ``place``, which is not the first."""
-    between_letters = keyword[place - 1].isalpha() and keyword[place].isalpha()
-    return between_letters and not is_literal(keyword)
+    """Whether a hyphen and white space may stand before the letter at ``place``: two letters or more stand before it."""
+    if not keyword[place].isalpha() or is_literal(keyword):
+        return False
+    letters = 0
+    for character in reversed(keyword[:place]):
+        if character.isalpha():
+            letters += 1
+        elif not _is_mark(character):
+            break
+    return letters > 1
 
 
 def breaks_at_hyphen(keyword: str, place: int) -> bool:
     """Whether white space may stand before the character at ``place``, behind a hyphen of the keyword."""
-    if place < 2 or keyword[place - 1] != DASH or is_literal(keyword):
+    if place < 2 or keyword[place - 1] != HYPHEN or is_literal(keyword):
         return False
-    return keyword[place - 2].isalnum() and keyword[place].isalnum()
+    before = keyword[place - 2]
+    return (before.isalnum() or _is_mark(before)) and keyword[place].isalnum()
+
+
+def _is_mark(character: str) -> bool:
+    """Whether a character is a combining mark."""
+    return unicodedata.category(character).startswith("M")
 
 
 @cache
@@ -95,22 +113,19 @@ def joins(character: str) -> bool:
     code = ord(character)
     if any(first <= code <= last for first, last in WITHOUT_BLANKS):
         return False
-    return (
-        character.isalnum()
-        or character == UNDERSCORE
-        or unicodedata.category(character).startswith("M")
-    )
+    return character.isalnum() or character == UNDERSCORE or _is_mark(character)
 
 
 def occurs(text: str, keywords: Sequence[str], match: Match) -> bool:
     """Whether one of the ``keywords``, in the form of `keyword_form`, occurs in a text; under "word", as a whole word."""
     text = normalise(text)
+    with_hyphens = _with_hyphens(text)
     for keyword in keywords:
-        if _occurs(text, keyword, match):
+        if _occurs(with_hyphens, keyword, match):
             return True
     if not is_literal(text) and BREAK not in text:
         return False
-    bare = _bare(text)
+    bare = _bare(with_hyphens)
     for keyword in keywords:
         if _bare_keyword(keyword) not in bare:
             continue  # most texts end here, in a fraction of the time of a pattern
@@ -125,7 +140,7 @@ def equals(text: str, answer: str) -> bool:
     if form == answer or is_literal(answer) or not answer:
         return form == answer
     around = f"[{MARKS} ]*"
-    return re.fullmatch(around + _pattern(answer) + around, form) is not None
+    return re.fullmatch(around + _pattern(answer) + around, normalise(text)) is not None
 
 
 def _bare(text: str) -> bytes:
@@ -182,7 +197,7 @@ def _pattern(keyword: str) -> str:
     """A keyword without marks of emphasis, with optional marks and breaks between its characters. No two parts that repeat
     can match the same mark, so a search takes linear time."""
     marks = f"[{MARKS}]*"
-    parts = [re.escape(keyword[0])]
+    parts = [_sign(keyword[0])]
     if keyword[0] == SINGLE:  # a run of marks can begin with an apostrophe at one place only
         parts = [f"(?:{SINGLE}|(?<![{MARKS}])[*_~]*{BACKTICK})"]
     for place in range(1, len(keyword)):
@@ -193,11 +208,16 @@ def _pattern(keyword: str) -> str:
         elif skips(keyword, place):
             before = marks
         if breaks(keyword, place):
-            before += f"(?:{DASH}{marks} [{MARKS} ]*)?"
+            before += f"(?:{HYPHEN}{marks} [{MARKS} ]*)?"
         elif breaks_at_hyphen(keyword, place):
-            before += f"(?: [{MARKS} ]*)?"
+            before = f"(?:{marks}|(?<={HYPHEN}){marks} [{MARKS} ]*)"
         if character == SINGLE:
             parts.append(f"(?:{before}{SINGLE}|{before.replace(BACKTICK, '')}{BACKTICK})")
         else:
-            parts.append(before + re.escape(character))
+            parts.append(before + _sign(character))
     return "".join(parts)
+
+
+def _sign(character: str) -> str:
+    """The pattern of one character of a keyword, where a hyphen stands for every dash."""
+    return f"[{HYPHEN}{DASH}]" if character == HYPHEN else re.escape(character)

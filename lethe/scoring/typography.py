@@ -2,7 +2,8 @@
 
 `normalise` takes these steps, each of them character by character but the second:
 
-1. Signs of typography (`SIGNS`): apostrophes and quotation marks of every shape become ``'`` and ``"``, dashes become ``-``,
+1. Signs of typography (`SIGNS`): apostrophes and quotation marks of every shape become ``'`` and ``"``, hyphens become ``-``
+   and all other dashes ``–``, which a search reads as equal (only a hyphen breaks a word over two lines),
    and what leaves no mark of its own is left out: characters with the Unicode property Default_Ignorable_Code_Point, the
    Arabic tatweel, Arabic and Hebrew vowel points, and lines under or through a letter. A decimal digit of any script becomes
    the ASCII digit.
@@ -30,7 +31,7 @@ from lethe.io.unseen import DEFAULT_IGNORABLE
 RULE = f"3, Unicode {unicodedata.unidata_version}"
 
 EMPHASIS = "*_`~"  # of Markdown: *Harry*, __Harry__, `Harry`, ~~Harry~~
-SINGLE, DOUBLE, DASH = "'", '"', "-"
+SINGLE, DOUBLE, HYPHEN, DASH = "'", '"', "-", "\u2013"
 
 OPTIONAL = (
     (0x0332, 0x0333),  # one and two lines below, as underlined text is typed
@@ -54,6 +55,7 @@ QUOTATION_MARKS = (
     "\u300c\u300d\u300e\u300f\u301d\u301e\u301f\ufe41\ufe42\ufe43\ufe44\uff02\uff62\uff63"
     "\U0001f676\U0001f677\U0001f678"
 )
+HYPHENS = "\u2010\u2011\ufe63\uff0d"  # hyphen, no-break hyphen, small and full-width hyphen-minus
 # Beside the category Pd: modifier minus, hyphen bullet, swung dash, superscript, subscript and plain minus, box line,
 # heavy minus.
 FURTHER_DASHES = "\u02d7\u2043\u2053\u207b\u208b\u2212\u2500\u2796"
@@ -72,8 +74,14 @@ def _signs() -> dict[int, str]:
             signs[code] = DASH
         if category == "Nd":
             signs[code] = str(unicodedata.decimal(chr(code)))
-    for texts, plain in ((APOSTROPHES, SINGLE), (QUOTATION_MARKS, DOUBLE), (FURTHER_DASHES, DASH)):
-        signs.update(dict.fromkeys(map(ord, texts), plain))
+    plain_signs = {
+        APOSTROPHES: SINGLE,
+        QUOTATION_MARKS: DOUBLE,
+        HYPHENS: HYPHEN,
+        FURTHER_DASHES: DASH,
+    }
+    for texts, sign in plain_signs.items():
+        signs.update(dict.fromkeys(map(ord, texts), sign))
     signs[BLANK_PATTERN] = " "
     signs[DOTLESS] = "i"
     return signs

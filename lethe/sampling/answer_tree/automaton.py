@@ -33,7 +33,7 @@ from lethe.scoring.keyword import (
     keyword_form,
     skips,
 )
-from lethe.scoring.typography import DASH, EMPHASIS, SINGLE, folded, plain
+from lethe.scoring.typography import DASH, EMPHASIS, HYPHEN, SINGLE, folded, plain
 
 LEAK, DIRTY = 0, 1  # the two absorbing states
 MOST_STATES = 20_000
@@ -97,11 +97,12 @@ def letters_of(text: str) -> np.ndarray:
 
 
 class Begun(NamedTuple):
-    """A keyword, by its number, of which ``length`` characters are read. ``after``: what was read since of a broken line."""
+    """A keyword, by its number, of which ``length`` characters are read. ``after``: what was read since of a broken line,
+    or the dash, other than a hyphen, that was read last and is no end of a line."""
 
     keyword: int
     length: int
-    after: Literal["", "hyphen", "break"] = ""
+    after: Literal["", "hyphen", "break", "dash"] = ""
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
             keywords,
             "normalised texts that are not blank and contain no combining mark",
         )
-    alphabet = "".join(sorted({*"".join(keywords), *EMPHASIS, DASH} - {" "}))
+    alphabet = "".join(sorted({*"".join(keywords), *EMPHASIS, HYPHEN, DASH} - {" "}))
     reader = _Reader(keywords, match)
     inputs = _inputs(alphabet)
     number_of_state = {Configuration(): 2}
@@ -250,7 +251,8 @@ class _Reader:
             if part.after == "hyphen" or not _reads(keyword[length], character):
                 continue
             if length + 1 < len(keyword):
-                begun.add(Begun(part.keyword, length + 1))
+                at_dash = character == DASH and breaks_at_hyphen(keyword, length + 1)
+                begun.add(Begun(part.keyword, length + 1, "dash" if at_dash else ""))
             elif self.whole and joining:
                 ending = True
             else:
@@ -273,12 +275,14 @@ class _Reader:
         length = part.length
         if character is not None and character in EMPHASIS and skips(keyword, length):
             return {part}
-        if character == DASH and not part.after and breaks(keyword, length):
+        if character == HYPHEN and not part.after and breaks(keyword, length):
             return {part._replace(after="hyphen")}
         if character != " ":
             return set()
         if keyword[length - 1] == " ":  # a further blank, with marks of emphasis in between
             return {part}
+        if part.after == "dash":
+            return set()
         if part.after or breaks_at_hyphen(keyword, length):
             return {part._replace(after="break")}
         return set()
@@ -300,7 +304,7 @@ class _Reader:
 
 def _reads(wanted: str, character: str | None) -> bool:
     """Whether a character of a text is the ``wanted`` one of a keyword."""
-    return character == wanted or (wanted == SINGLE and character == BACKTICK)
+    return character == wanted or (wanted, character) in ((SINGLE, BACKTICK), (HYPHEN, DASH))
 
 
 # The verdict on an answer that ends in a state; unknown: ask the scorer.
@@ -513,6 +517,8 @@ class KeywordAutomaton(TokenAutomaton):
         wanted = set("".join(self.matcher.keywords))
         if SINGLE in wanted:
             wanted.add(BACKTICK)
+        if HYPHEN in wanted:
+            wanted.add(DASH)
         taken_up = np.zeros(self.matcher.steps.shape[1], bool)
         taken_up[[BLANK, BLANK_MORE]] = True
         for place, character in enumerate(self.matcher.alphabet):

@@ -120,7 +120,9 @@ def test_no_answer_leaks_with_fewer_tokens_than_the_automaton_needs(keywords, da
         assert not occurs(text, keywords, "substring")
 
 
-@pytest.mark.parametrize("case", KEYWORD_CASES)
+@pytest.mark.parametrize(
+    "case", [case for case in KEYWORD_CASES if all(map(spellable, keywords_of(case)))]
+)
 def test_the_rule_of_whole_words_and_of_substrings(case):
     text, keywords = case["text"], keywords_of(case)
     for match in ("word", "substring"):
