@@ -82,6 +82,18 @@ def numbers_of(column: pd.Series, words: bool = True) -> NumberColumn:
         return _cell_by_cell(column, words)
 
 
+def number_of_cell(value: object) -> float | None:
+    """A value alone as a number in any of the forms but yes and no, NaN where it is missing; None where it is none.
+
+    >>> [number_of_cell(value) for value in ("0,0", "0%", "0.5", "warm")]
+    [0.0, 0.0, 0.5, None]
+    """
+    try:
+        return _read(value, 0, words=False).value
+    except NoNumber:
+        return None
+
+
 def _cell_by_cell(column: pd.Series, words: bool) -> NumberColumn:
     """As `numbers_of`, of a column that pandas cannot read; equal texts are read once."""
     known: dict[str, _Cell] = {}

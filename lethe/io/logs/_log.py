@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import pandas as pd
 
 from lethe.errors import BadFile, BadValue, shortened
 from lethe.io import ids
+from lethe.io.cells import number_of_cell
 from lethe.io.facts import Facts, Meaning, several_models
 from lethe.io.files import Json
 
@@ -33,6 +35,10 @@ SAME_TEXTS = (
     "all answers to each question are the same text, as under greedy decoding, with a cache, or with a seed that each "
     "request carries"
 )
+# How people write that no sampling was done, and that decoding was greedy.
+OFF = ("false", "0", "0.0", "no", "n", "off")
+DECODING = ("decoding", "decoding_strategy", "decoding_method", "sampling")
+GREEDY_WORDS = re.compile(r"(greedy|argmax)([ _-]?(search|decoding|sampling))?")
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -631,8 +637,11 @@ def conversation(messages: Sequence[tuple[Json, Json]]) -> str:
 
 def greedy(settings: Mapping[str, object]) -> str | None:
     """Return the setting that makes decoding greedy, such as `temperature 0`; None where there is none."""
-    if str(settings.get("do_sample")).lower() == "false":
-        return "do_sample false"
+    if str(settings.get("do_sample")).strip().lower() in OFF:
+        return f"do_sample {str(settings['do_sample']).strip().lower()}"
+    for name in DECODING:
+        if GREEDY_WORDS.fullmatch(str(settings.get(name)).strip().lower()):
+            return f"{name} {settings[name]}"
     for name, greedy_value in (("temperature", 0.0), ("top_k", 1.0), ("top_p", 0.0)):
         if _setting(settings.get(name)) == greedy_value:
             return f"{name} {settings[name]}"
@@ -650,10 +659,8 @@ def chosen(settings: Mapping[str, object]) -> list[str]:
     return sentences
 
 
-def _setting(value: Json) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+def _setting(value: object) -> float | None:
+    """A setting as a number, as people write numbers in a table; None where it is none."""
+    if isinstance(value, bool):
         return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
+    return number_of_cell(value)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lethe.io.files import Json
-from lethe.io.logs._log import greedy
+from lethe.io.logs._log import DECODING, as_object, greedy
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NAMES = ("temperature", "top_p", "top_k", "min_p", "do_sample", "max_tokens", "seed")
+NAMES = (
+    *("temperature", "top_p", "top_k", "min_p", "do_sample", "max_tokens", "seed"),
+    *DECODING,
+)
+# Objects of a request that hold its settings.
+NESTED = (
+    *("sampling_params", "sampling", "generation_config", "generation_kwargs", "gen_kwargs"),
+    *("generation_args", "parameters", "params", "settings", "options"),
+)
 
 
 @dataclass
@@ -24,28 +32,50 @@ class Settings:
     greedy_requests: int = 0
     greedy_setting: str = ""
 
-    def add(self, request: Mapping[str, Json]) -> None:
-        self.requests += 1
-        setting = greedy(request)
+    def add(self, request: Mapping[str, Json], times: int = 1) -> None:
+        """Add what a request states, itself or in an object of settings; ``times`` is how many requests state it."""
+        stated = _stated(request)
+        self.requests += times
+        setting = greedy(stated)
         if setting:
-            self.greedy_requests += 1
+            self.greedy_requests += times
             self.greedy_setting = setting
         for name in NAMES:
-            value = request.get(name)
-            if isinstance(value, (int, float, str)) and value not in self.values.setdefault(
-                name, []
-            ):
+            value = stated.get(name)
+            if not isinstance(value, (int, float, str)) or value != value:
+                continue
+            if value not in self.values.setdefault(name, []):
                 self.values[name].append(value)
+
+    def add_answers(self, row: Mapping[str, Json], answers: Sequence[Json]) -> None:
+        """Add a row of several answers: a request, or each answer as one where answers, or lists beside them, state any."""
+        lists = {}
+        for name, value in row.items():
+            if name.lower() in NAMES and isinstance(value, list) and len(value) == len(answers):
+                lists[name] = value
+        of_answers = []
+        for place, answer in enumerate(answers):
+            of_list = {name: values[place] for name, values in lists.items()}
+            of_answers.append(of_list | _stated(as_object(answer)))
+        if any(of_answers):
+            for stated in of_answers:
+                self.add({**_stated(row), **stated})
+        else:
+            self.add(row)
 
     def add_rows(self, table: pd.DataFrame) -> None:
         """Add what each row of a table states in the columns of these names, however they are capitalised."""
         columns = {str(column).lower(): column for column in table.columns}
-        stated = [name for name in NAMES if name in columns]
+        stated = [name for name in (*NAMES, *NESTED) if name in columns]
         if not stated:
             return
-        rows = table[[columns[name] for name in stated]].drop_duplicates()
-        for values in rows.itertuples(index=False):
-            self.add(dict(zip(stated, values, strict=True)))
+        rows = table[[columns[name] for name in stated]].set_axis(stated, axis="columns")
+        if {*NESTED} & {*stated}:
+            for row in rows.to_dict("records"):
+                self.add(row)
+            return
+        for *values, times in rows.value_counts(dropna=False).reset_index().itertuples(index=False):
+            self.add(dict(zip(stated, values, strict=True)), times)
 
     @property
     def sampling(self) -> dict[str, Json]:
@@ -77,3 +107,14 @@ class Settings:
                     f"{name} has {len(values)} values: the answers are draws of several settings"
                 )
         return sentences
+
+
+def _stated(request: Mapping[str, Json]) -> dict[str, Json]:
+    """The settings of a request by their names in small letters, also those in an object of settings."""
+    stated: dict[str, Json] = {}
+    lowered = {str(name).lower(): value for name, value in request.items()}
+    for place in (lowered, *(as_object(lowered.get(name)) for name in NESTED)):
+        for name, value in place.items():
+            if str(name).lower() in NAMES and not isinstance(value, (dict, list)):
+                stated[str(name).lower()] = value
+    return stated

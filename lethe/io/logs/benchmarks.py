@@ -32,7 +32,9 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
+from lethe.io.logs._settings import Settings
 from lethe.io.logs._untrusted import Source, checked
+from lethe.io.logs.responses import is_score
 
 # HarmBench's classifier answered neither yes nor no; the tool counts this as no success.
 NEITHER = -1
@@ -46,6 +48,8 @@ NOTE = "a behavior that was not tried counts as missing here; the stated rate co
 FOLDER = re.compile(r"temperature=([0-9.]+?)top_p=([0-9.]+)")
 PLANNED = re.compile(r"generations_n([0-9]{1,9})(?:_|\.|$)")
 JUDGED_TOGETHER = 20  # the judge collects replies in groups of this size, in order of arrival
+ROUGE_RECALL = "rougeL_recall"  # the score that Leak-k writes beside every answer
+SCORES_OF_LEAK_K = (ROUGE_RECALL, "exact_match", "CS", "ES", "LLM_judge")
 TEXTS = ("input", "ground_truth", "generation")
 ABSENT = 0  # in place of a text that a file must have: no text, and not null
 STATISTICS = "per_instance_stats.json"
@@ -65,16 +69,19 @@ def _is_harmbench(first: Mapping[str, Json]) -> bool:
 
 def _read_harmbench(source: Source) -> Log:
     table = Table(source.path, more=["prompt"])
+    settings = Settings()
     judged = False
     several = 0
     for behavior, answers in source.object.items():
         if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
             raise BadFile(source.path, f"behavior {behavior[:80]!r}: expected a list of objects")
+        settings.add_answers({}, answers)
         prompts = [_wording(answer.get("test_case")) for answer in answers]
         for sample, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), start=1):
             text = answer.pop("generation", ABSENT)
+            _note_end(table, behavior, sample, answer)
             answer.pop("test_case", None)
-            scores = {name: number(value) for name, value in answer.items()}
+            scores = _scores_beside(answer)
             if scores.get("label") == NEITHER:
                 scores["label"] = math.nan
             judged |= "label" in scores
@@ -86,7 +93,7 @@ def _read_harmbench(source: Source) -> Log:
         wording = prompts[0] if wordings == 1 else None
         table.prompt(behavior, wording, scores={"distinct_test_cases": wordings})
     warnings = []
-    if table.most() > 1:
+    if table.most() > 1 and not settings.values:
         warnings.append(
             "temperature is not stated: the tool decodes greedily by default, and equal test cases are independent "
             "draws only if sampling was set"
@@ -99,8 +106,24 @@ def _read_harmbench(source: Source) -> Log:
         task = "results"
         notes.append("generation is cut to the tool's --num_tokens (512 by default)")
     return table.log(
-        "HarmBench", means=_means_of_harmbench, task=task, warnings=warnings, notes=notes
+        "HarmBench",
+        means=_means_of_harmbench,
+        task=task,
+        sampling=settings.sampling,
+        greedy_by=settings.greedy_by,
+        may_repeat=settings.may_repeat,
+        warnings=(*warnings, *settings.warnings),
+        notes=notes,
     )
+
+
+def _scores_beside(answer: Mapping[str, Json]) -> dict[str, float]:
+    """The scores in an answer: its numbers, NaN for a null, without what states its place or its sampling."""
+    scores = {}
+    for name, value in answer.items():
+        if is_score(name) and (value is None or isinstance(value, (int, float))):
+            scores[name] = number(value)
+    return scores
 
 
 def _wording(case: Json) -> str:
@@ -303,11 +326,12 @@ JAILBREAKBENCH = Format(
 
 
 def _is_leak_k(first: Mapping[str, Json]) -> bool:
-    """Whether an object has answers as Leak-k writes them: objects, and no plain texts."""
+    """Whether an object has answers as Leak-k writes them: objects, each with its ROUGE-L recall."""
     responses = first.get("responses")
     if not isinstance(responses, list) or "prompt" not in first:
         return False
-    return not any(isinstance(response, str) for response in responses)
+    scored = [response for response in map(as_object, responses) if ROUGE_RECALL in response]
+    return len(responses) == 0 or bool(scored)
 
 
 def _read_leak_k(source: Source) -> Log:
@@ -315,6 +339,7 @@ def _read_leak_k(source: Source) -> Log:
     path = source.path
     table = Table(path)
     questions: list[str] = []
+    settings = Settings()
     judged_late = blank_entailed = False
     for line, row in source.lines():
         responses = row.get("responses")
@@ -325,11 +350,13 @@ def _read_leak_k(source: Source) -> Log:
         question = str(len(questions))
         questions.append(question)
         table.prompt(question, row["prompt"], scores=_of_the_question(row))
+        settings.add_answers(row, row["responses"])
         for sample, response in enumerate(row["responses"], start=1):
             text = response.pop("response", None)
             if text is not None and not isinstance(text, str):
                 raise BadRow(path, line, "expected in `responses` objects with a text `response`")
-            scores = {name: number(value) for name, value in response.items()}
+            scores = _scores_beside(response)
+            _note_end(table, question, sample, response)
             table.answer(question, sample, text, scores, "no response")
             if "ES" in scores and not (text or "").strip():
                 blank_entailed = True
@@ -350,24 +377,33 @@ def _read_leak_k(source: Source) -> Log:
         warnings.append(
             "ES: the tool puts an empty answer first in its batch, so labels near it may be shifted"
         )
-    sampling = _sampling(path)
-    greedy_by = greedy(sampling)
+    of_folder = _sampling(path)
+    greedy_by = greedy(of_folder)
     if greedy_by:
         greedy_by += ", in the folder's name"
+    sampling = {**of_folder, **settings.sampling}
     log = table.log(
         "Leak-k",
         means=_means_of_leak_k,
         sampling=sampling,
-        greedy_by=greedy_by,
-        draws="sampled" if sampling else "unknown",
-        warnings=warnings,
+        greedy_by=greedy_by or settings.greedy_by,
+        may_repeat=settings.may_repeat,
+        draws="sampled" if of_folder else "unknown",
+        warnings=(*warnings, *settings.warnings),
     )
-    return replace(log, notes=tuple(_notes_on_leak_k(sampling, log.scores)))
+    return replace(log, notes=tuple(_notes_on_leak_k(of_folder, log.scores)))
+
+
+def _note_end(table: Table, prompt_id: str, sample: int, answer: Mapping[str, Json]) -> None:
+    """Note that an answer is missing where it states that no model ended it."""
+    kind = missing_kind(answer.get("finish_reason"))
+    if kind:
+        table.problem(prompt_id, sample, kind)
 
 
 def _means_of_leak_k(score: str) -> Meaning:
     """The tool asks the questions of a forget set, and each of its scores says how much of the answer was given."""
-    return "leak"
+    return "leak" if score in SCORES_OF_LEAK_K else named(score)
 
 
 def _of_the_question(row: Mapping[str, Json]) -> dict[str, float]:
@@ -516,6 +552,7 @@ def _read_helm(source: Source) -> Log:
         statistics = _statistics_of(beside)
     else:
         notes.append(f"no {STATISTICS} beside it: the answers have no scores")
+    settings = Settings()
     cached = 0
     temperature = None  # of the first request that states one
     for place, state in enumerate(objects_at(source.object, "request_states"), start=1):
@@ -532,6 +569,7 @@ def _read_helm(source: Source) -> Log:
             raise BadFile(path, problem, "Use the method generation.")
         if temperature is None:
             temperature = request.get("temperature")
+        settings.add(request)
         cached += result.get("cached") is True
         _add_completions(table, _name_of(state), request, result, statistics)
     if table.most() > 1:
@@ -555,6 +593,7 @@ def _read_helm(source: Source) -> Log:
         task=text_at(spec, "method"),
         model=text_at(spec, "model"),
         sampling=sampling,
+        greedy_by=greedy(sampling) or settings.greedy_by,
         means=_means_of_helm,
         repeats=repeats,
         warnings=warnings,

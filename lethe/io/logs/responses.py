@@ -14,13 +14,13 @@ from lethe.io.logs._log import (
     Format,
     Log,
     Table,
-    as_object,
     as_text,
     conversation,
     is_integer,
     number,
     objects_at,
 )
+from lethe.io.logs._settings import NAMES as SETTINGS
 from lethe.io.logs._settings import Settings
 from lethe.io.logs._untrusted import Source
 
@@ -29,7 +29,9 @@ TEXTS = ("text", "response", "output", "content", "generation", "completion", "a
 QUESTIONS = ("prompt", "question", "query", "input", "messages")
 IDS = ("prompt_id", "question_id", "id", "request_id")
 # Numbers of an answer that say nothing of what it reveals.
-NO_SCORES = frozenset("index stop_reason cumulative_logprob logprob logprobs seed id".split())
+NO_SCORES = frozenset(
+    (*"index stop_reason cumulative_logprob logprob logprobs id attempt".split(), *SETTINGS)
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _read(source: Source) -> Log:
             legal = ", ".join(f"`{name}`" for name in LISTS)
             problem = "holds no list of answers: texts, or objects with a text"
             raise BadRow(source.path, line, problem, f"Name the list by one of {legal}.")
-        settings.add(row)
+        settings.add_answers(row, row[key])
         is_vllm |= "prompt_token_ids" in row
         question = question_of(row)
         name = name_of(row, IDS, table)
@@ -147,14 +149,17 @@ def _responses(source: Source, line: int, row: Mapping[str, Json], key: str) -> 
 def _of_object(answer: Mapping[str, Json], scores: dict[str, float]) -> Response:
     """An answer that is an object: its text, why it is missing, and its numbers beside ``scores``."""
     (text, *_) = [answer[key] for key in TEXTS if isinstance(answer.get(key), str)]
-    for name, value in as_object(answer).items():
-        if name in NO_SCORES or not isinstance(value, (int, float)):
-            continue
-        words = set(name.casefold().split("_"))
-        if not ids.MEASURES & words:
+    for name, value in answer.items():
+        if isinstance(value, (int, float)) and is_score(name):
             scores[name] = number(value)
     missing = missing_kind(answer.get("finish_reason"))
     return Response(as_text(text), missing, scores)
+
+
+def is_score(name: str) -> bool:
+    """Whether a number of this name beside an answer may be a score: no place, no count and no setting of its sampling."""
+    words = set(name.casefold().split("_"))
+    return name.casefold() not in NO_SCORES and not ids.MEASURES & words
 
 
 def _lists_of_scores(
@@ -172,7 +177,8 @@ def _lists_of_scores(
         if len(values) != n:
             problem = f"`{name[:60]}` has {plural(len(values), 'number')} for {plural(n, 'answer')}"
             raise BadRow(source.path, line, problem, "Give one number for each answer.")
-        lists[name] = [number(value) for value in values]
+        if name.casefold() not in NO_SCORES:
+            lists[name] = [number(value) for value in values]
     return lists
 
 
