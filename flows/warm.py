@@ -22,11 +22,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lethe.process import die_with_parent, no_telemetry, same_numbers
 
@@ -54,6 +55,7 @@ class Warm:
         self._socket: socket.socket | None = None
         self.process: subprocess.Popen | None = None
         self._alone: list[subprocess.Popen] = []
+        self._errors: IO[bytes] | None = None
 
     def submit(self, job: Mapping[str, object], descriptors: tuple[int, int]) -> None:
         """Have a job done; the process gets its own ends of the pipes for lines and answer."""
@@ -71,12 +73,14 @@ class Warm:
 
     def _start(self) -> socket.socket:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if self._errors is None:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # of all processes of this run
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "flows.warm", str(theirs.fileno()), "-" * ROOM],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=self._errors,
                 env=self._environment,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -94,6 +98,15 @@ class Warm:
             start_new_session=True,
         )
         self._alone.append(process)
+
+    def errors(self) -> str:
+        """The last lines that the process itself, no stage, printed as errors, such as why it cannot start."""
+        if self._errors is None:
+            return ""
+        descriptor = self._errors.fileno()  # which shares its position with the process
+        size = os.fstat(descriptor).st_size
+        text = os.pread(descriptor, LONGEST, max(0, size - LONGEST)).decode(errors="replace")
+        return "\n".join(text.strip().split("\n")[-3:])
 
     def stop(self) -> None:
         """End the processes by SIGTERM, and with them DVC's processes and their stages."""
@@ -154,6 +167,8 @@ def _become_stage(reading: int) -> None:
         _, _, module, *names = job["command"].split(" ")
         sys.argv = ["-m", *names]
         status = _status_of(module)
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(status)
 
@@ -246,6 +261,15 @@ def _load() -> bool:
     return True
 
 
+def _fork(lines: int) -> int:
+    """As `os.fork`; where the system has no room for a process, -1, and the stage's lines say so."""
+    try:
+        return os.fork()
+    except OSError as error:
+        os.write(lines, f"no process for the stage: {error.strerror}\n".encode())
+        return -1
+
+
 def main() -> None:
     no_telemetry()
     same_numbers()
@@ -265,7 +289,7 @@ def main() -> None:
             loaded = _load()
             may_load = loaded
         lines, answer = descriptors
-        if os.fork() == 0:
+        if _fork(lines) == 0:
             jobs.close()
             _work(message, lines, answer, loaded)
         os.close(lines)

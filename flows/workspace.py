@@ -390,7 +390,7 @@ class Processes:
             text = answer_file.read()
         last = "\n".join(tail)
         if not text:
-            return None, last
+            return None, last or self._warm.errors()
         return json.loads(text), last
 
     def close(self) -> None:

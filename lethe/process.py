@@ -32,7 +32,9 @@ NO_TELEMETRY = {
 
 def cores() -> int:
     """Return the number of cores that this process may use, which may be fewer than the machine has."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def no_telemetry() -> None:

@@ -1,5 +1,6 @@
 """The process that a stage is a fork of: what a stage sees and how it ends are those of `python -m stages.NAME`."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,6 +9,8 @@ import sys
 import pytest
 
 from flows.warm import COMMAND, Warm
+from flows.workspace import Processes
+from lethe.process import cores
 from tests.small import ROOT, fresh_copy, python
 
 STAGE = """
@@ -43,6 +46,7 @@ statuses = {}
 for how in ("nothing", "status", "words", "error", "killed"):
     host = Host(writing)
     statuses[how] = host.run(f"python -m stages.odd {how} npo", {"MARK": how, "PATH": os.environ["PATH"]})
+Host(writing).run("python -m", {})
 unused = Host(writing)
 unused.close()
 print(json.dumps(statuses))
@@ -77,6 +81,8 @@ def test_a_forked_stage_prints_why_it_ended(ended):
 
     assert "it cannot be" in errors
     assert "KeyError" in errors
+    # of a command without a module, which this process refuses before any stage
+    assert "ValueError" in errors
 
 
 def test_what_is_due_at_the_end_of_a_process_is_done_in_a_forked_stage(ended):
@@ -116,20 +122,74 @@ def test_a_command_with_more_than_a_stage_and_its_name_goes_to_the_shell(command
     assert bool(COMMAND.fullmatch(command)) == forked
 
 
+def copy_outside_git(folder):
+    """A pipeline that can run, of which DVC expects no git."""
+    fresh_copy(folder)
+    (folder / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
+    return folder
+
+
+NO_ROOM_AT_FIRST = """
+import errno, os
+
+fork = os.fork
+
+def refuse():
+    os.fork = fork
+    raise OSError(errno.EAGAIN, "no room")
+
+os.fork = refuse
+"""
+
+
+def test_a_fork_that_fails_costs_its_stage_alone_and_says_why(monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(NO_ROOM_AT_FIRST)
+    monkeypatch.chdir(copy_outside_git(tmp_path / "copy"))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+
+    with contextlib.closing(Processes()) as processes:
+        first = processes.reproduce("sources", lambda stage, line: None)
+        started = processes._warm.process.pid
+        second = processes.reproduce("sources", lambda stage, line: None)
+        kept = processes._warm.process.pid
+
+    assert (first.state, second.state, kept) == ("failed", "ran", started)
+    assert "no room" in first.tail
+
+
+def test_a_process_that_cannot_start_says_why(monkeypatch, tmp_path):
+    (tmp_path / "dvc").mkdir()
+    (tmp_path / "dvc/__init__.py").write_text("raise ImportError('half installed')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+
+    with contextlib.closing(Processes()) as processes:
+        ended = processes.reproduce("sources", lambda stage, line: None)
+
+    assert ended.state == "failed"
+    assert "half installed" in ended.tail
+
+
+def test_cores_are_counted_where_no_system_says_which_are_ours(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+
+    assert cores() == os.cpu_count()
+
+
 @pytest.mark.parametrize("system", ["linux", "darwin"])
 def test_a_job_is_answered_on_every_system(system, monkeypatch, tmp_path):
     """By a fork, or by a process of its own."""
     monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.chdir(fresh_copy(tmp_path / "copy"))
+    monkeypatch.chdir(copy_outside_git(tmp_path / "copy"))
     answer, writing = os.pipe()
     lines, printing = os.pipe()
     warm = Warm({**os.environ, "PYTHONPATH": str(ROOT)})
 
-    warm.submit({"stage": "prepare", "pull": False}, (printing, writing))
+    warm.submit({"stage": "sources", "pull": False}, (printing, writing))
     os.close(writing)
     os.close(printing)
 
     with open(answer, encoding="utf-8") as file:
-        assert json.load(file)["state"] in ("ran", "failed")
+        assert json.load(file)["state"] == "ran"
     warm.close()
     os.close(lines)
