@@ -17,6 +17,7 @@ from flows.overview import standard
 from flows.workspace import SCRATCH
 from lethe import config
 from lethe.comparison.changes import Changes, judged_anew, proved_changes
+from lethe.config.measuring import SampleSettings, columns_of
 from lethe.config.schema import Params, Population
 from lethe.errors import LetheError, OtherSchema, one_line, plural, visible
 from lethe.identity import content_digest
@@ -358,15 +359,17 @@ def tries_of_words(
     questions = ""
     if (root / DATA / FORGET).is_file():
         questions = content_digest(root / DATA / FORGET)
-    scoring = params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
+    scorer = params.metrics.binary or params.metrics.leak
     attempts: dict[str, Declared] = {}
     for finding in Findings.of(table.read_rows(path)).asked(FORGETTING):
         if finding.outcome == REFERENCE:
             continue
         name = finding.model
         model = drawn_from(root, [name])[name] or params.models[name].model_dump(mode="json")
-        tested = ["forgot", model, questions, params.metrics.binary, params.metrics.leak, scoring]
-        draws: list[Json] = [_seed_of(root, drawn) for drawn in (name, *params.report.retrains)]
+        tested = ["forgot", model, questions, scorer, _judging(params, scorer)]
+        draws: list[Json] = []
+        for drawn in (name, *params.report.retrains):
+            draws.append(_draws_of(root, drawn, params.sample))
         verdict = finding.details["verdict"]
         if verdict is not None and not verdict["anytime"]:  # each look at more evidence is a try
             draws.append([verdict["drawn"], verdict["log_e_forgot"], verdict["log_e_leaks"]])
@@ -375,16 +378,35 @@ def tries_of_words(
     return attempts
 
 
-def _seed_of(root: Path, name: str) -> Json:
-    """What makes a model's answers other draws: the seed, the weights and law, and an engine that has numbers of its own."""
+def _judging(params: Params, scorer: str) -> Json:
+    """How the column of a scorer judges an answer: the parameters of the scorer, or of its entry of judges."""
+    for name, judge in params.judges.items():
+        if scorer in [name + ending for ending in judge.endings]:
+            return judge.model_dump(mode="json", exclude={"labelled"})
+    for name, parameters in params.score.params.items():
+        if scorer in columns_of(name):
+            return parameters.model_dump(mode="json")
+    return None
+
+
+def _draws_of(root: Path, name: str, sample: SampleSettings) -> Json:
+    """What makes a model's answers other draws: seed, weights and law, the answers that share a stream, and where an engine's
+    numbers are its own, the engine, device and rows of a call.
+
+    A server without seeds draws again whenever it is asked: its draws are named by the time of their first.
+    """
+    from lethe.sampling.tasks import drawn_as
+
     path = root / DATA / "generations" / name / "about.json"
     if not path.is_file():
         return None
     about = read_artifact(path)
-    engine = about.get("engine")
-    if engine == "prefix":  # a seed gives the same answers as on any machine
-        engine = None
-    return [about.get("seed"), about.get("stream"), engine]
+    served = about.get("served")
+    if served is not None:
+        first = None if served.get("seeded") else served["first"]
+        return [about["seed"], about["stream"], "served", first]
+    drawn = sample.model_copy(update={"seed": about["seed"]})
+    return [drawn_as(about["engine"], drawn), about["stream"], sample.batch]
 
 
 def since_last(root: Path, stages: Mapping[str, StageEnd], params: Params) -> Since:

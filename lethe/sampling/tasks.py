@@ -123,6 +123,21 @@ def stream_of(
     return digest(weights_of(source), law, role)[:STREAM_DIGITS]
 
 
+def drawn_as(engine: str, sample: SampleSettings) -> str:
+    """What names the draws of an engine here, once they are drawn.
+
+    The engine "prefix" gives a number the same answer on each machine. With another engine a seed gives other answers: its
+    generator is that of the device, and "transformers" draws rows of a call together.
+    """
+    if engine == "prefix":
+        return str(sample.seed)
+    from lethe.models.model import resolve_device
+    from lethe.sampling.transformers_engine import PIECE
+
+    rows = min(sample.max_rows, sample.batch, PIECE)
+    return f"{sample.seed} {engine} {resolve_device('auto').type} {rows}"
+
+
 def speaker(source: Origin, template: str) -> Speaker:
     """How a question becomes a prompt of this model: tokens, or for a server a text and the messages before it."""
     if isinstance(source, Endpoint):

@@ -52,7 +52,7 @@ from lethe.labels.labels import read_labels
 from lethe.measure.run import load
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
-from lethe.models.model import Model, resolve_device
+from lethe.models.model import Model
 from lethe.progress import tell
 from lethe.results import table
 from lethe.results.ends import counted_rows
@@ -60,7 +60,7 @@ from lethe.results.licence import reasons_of
 from lethe.results.table import Numbers, Result
 from lethe.sampling.forecast import rows_within
 from lethe.sampling.prompt_language import as_json, place_of, read_language
-from lethe.sampling.tasks import stream_of
+from lethe.sampling.tasks import drawn_as, stream_of
 from lethe.sampling.word_rule import Rule
 from lethe.scoring.parts import MARKS, marks_of
 from lethe.scoring.text import rouge
@@ -365,20 +365,11 @@ def _drawn_as(
     source: Origin,
     seed: str,
 ) -> str:
-    """What names the draws of this call once they are drawn.
-
-    The engine "prefix" gives a number the same answer on each machine. With another engine a seed gives other answers: its
-    generator is that of the device, and "transformers" draws rows of a call together.
-    """
+    """What names the draws of this call once they are drawn."""
     engine = read_artifact(root / "generations" / name / "about.json")["engine"]
     if isinstance(source, Endpoint):
         return seed
-    if engine == "prefix":
-        return str(sample.seed)
-    from lethe.sampling.transformers_engine import PIECE
-
-    rows = min(sample.max_rows, sample.batch, PIECE)
-    return f"{sample.seed} {engine} {resolve_device('auto').type} {rows}"
+    return drawn_as(engine, sample)
 
 
 def _begin(params: EvaluationParams, source: Origin, forget: Sequence[Row], seed: str) -> tries.Try:
@@ -455,8 +446,8 @@ def _counted(
     counts: dict[str, processes.Drawn] = {}
     if not reasons_of(table.read(root, [name]).model(name)):
         counts = _counts(root, name)
-    drawn_as = _drawn_as(root, name, params.sample, source, seed)
-    return process.with_counts(seed, counts, params.sample.most, _stopping(params), drawn_as)
+    draws = _drawn_as(root, name, params.sample, source, seed)
+    return process.with_counts(seed, counts, params.sample.most, _stopping(params), draws)
 
 
 def _counts(root: Path, name: str) -> dict[str, processes.Drawn]:

@@ -537,6 +537,61 @@ def test_the_same_draws_and_other_weights_are_no_further_try_of_forgot(tmp_path,
     assert news.tries_of_words["npo"].number == number
 
 
+def sampled_with(**changes):
+    """The params with other settings of sampling."""
+    return PARAMS.model_copy(update={"sample": PARAMS.sample.model_copy(update=changes)})
+
+
+@pytest.mark.parametrize(
+    ("engine", "changes", "number"),
+    [
+        ("prefix", {"batch": 129}, 2),
+        ("prefix", {"max_rows": 8}, 1),
+        ("prefix", {"n": 64}, 1),
+        ("transformers", {"max_rows": 8}, 2),
+    ],
+)
+def test_what_decides_the_random_numbers_makes_another_try_of_forgot(
+    tmp_path, engine, changes, number
+):
+    drawn_with(tmp_path, 0, engine=engine)
+    words_of_a_run(tmp_path, npo="forgot")
+
+    news = words_of_a_run(tmp_path, sampled_with(**changes), npo="forgot")
+
+    assert news.tries_of_words["npo"].number == number
+
+
+@pytest.mark.parametrize(("seeded", "number"), [(False, 2), (True, 1)])
+def test_a_server_without_seeds_draws_again_each_time(tmp_path, seeded, number):
+    for day in ("Monday", "Tuesday"):
+        served = {"first": day, "last": "Sunday", "seeded": seeded}
+        drawn_with(tmp_path, 0, engine="endpoint", served=served)
+        words_of_a_run(tmp_path, npo="forgot")
+    news = words_of_a_run(tmp_path, npo="forgot")
+
+    assert news.tries_of_words["npo"].number == number
+
+
+@pytest.mark.parametrize(
+    ("scorers", "number"),
+    [
+        (["keyword_leak", "exact_match", "rouge_l"], 2),
+        (["rouge_l", {"keyword_leak": {"keyword_match": "substring"}}], 1),
+    ],
+)
+def test_another_scorer_than_that_of_the_word_restarts_no_count(tmp_path, scorers, number):
+    drawn_with(tmp_path, 0)
+    words_of_a_run(tmp_path, npo="forgot")
+
+    drawn_with(tmp_path, 1)
+    score = type(PARAMS.score).model_validate({"scorers": scorers})
+    changed = PARAMS.model_copy(update={"score": score})
+    news = words_of_a_run(tmp_path, changed, npo="forgot")
+
+    assert news.tries_of_words["npo"].number == number
+
+
 def test_another_retrain_is_another_try_of_forgot(tmp_path):
     retrain = PARAMS.report.retrains[0]
     drawn_with(tmp_path, 0, ("npo", retrain))
