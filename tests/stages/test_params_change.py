@@ -43,7 +43,13 @@ LISTED_WHOLE = {
         "train.models",
         "unlearn.methods",
     },
-    "references": {"metrics", "models", "report", "score"},  # read with `sample.stop: word`
+    "references": {
+        "judges",
+        "metrics",
+        "models",
+        "report",
+        "score",
+    },  # read with `sample.stop: word`
     "prepare": {"data.tofu", "twins"},  # the number of candidates alone
     **{
         f"twins@{model}": {"twins"} for model in PARAMS["models"]

@@ -1,8 +1,11 @@
 """The page on which a person labels: keys, undo, an old tab, untrusted text, and who may ask."""
 
 import html
+import io
 import re
+import sys
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -191,21 +194,34 @@ def test_a_form_that_is_too_long_is_refused(labels):
     assert not labels.by_answer
 
 
-def test_the_command_ends_when_the_person_pauses(labels, capsys):
+@pytest.fixture
+def said(monkeypatch):
+    """What a command prints for people. pytest's own capture loses what a thread prints while it is read."""
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", text)
+    return text
+
+
+def printed_address(said):
+    address = None
+    while address is None:
+        time.sleep(0.01)
+        address = re.search(r"Label at (http\S+)", said.getvalue())
+    return address
+
+
+def test_the_command_ends_when_the_person_pauses(labels, said):
     thread = threading.Thread(target=label_on_page, args=(plan(), labels))
     thread.start()
-    said, address = "", None
-    while address is None:
-        said += capsys.readouterr().err
-        address = re.search(r"Label at (http\S+)", said)
+    address = printed_address(said)
     _, kept = asked(address[1], {"answer": "", "key": "pause"})
     thread.join(timeout=30)
     assert not thread.is_alive()
     assert "kept" in kept
-    assert "2 answers to read" in said
+    assert "2 answers to read" in said.getvalue()
 
 
-def test_a_label_that_cannot_be_kept_ends_the_command(labels, capsys):
+def test_a_label_that_cannot_be_kept_ends_the_command(labels, said):
     (labels.path.parent / "file").touch()
     unkept = Labels(labels.path.parent / "file" / "labels.jsonl")
     failed = []
@@ -218,16 +234,13 @@ def test_a_label_that_cannot_be_kept_ends_the_command(labels, capsys):
 
     thread = threading.Thread(target=run)
     thread.start()
-    said, address = "", None
-    while address is None:
-        said += capsys.readouterr().err
-        address = re.search(r"Label at (http\S+)", said)
+    address = printed_address(said)
     with pytest.raises(ConnectionError):
         asked(address[1], {"answer": name_of(HOSTILE), "key": "leak"})
     thread.join(timeout=30)
     assert not thread.is_alive()
     assert len(failed) == 1
-    assert "Traceback" not in capsys.readouterr().err
+    assert "Traceback" not in said.getvalue()
 
 
 def test_a_page_and_mlflow_together_are_refused(tmp_path):
