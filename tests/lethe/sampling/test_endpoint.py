@@ -237,16 +237,25 @@ def test_repeats_are_not_tested_where_the_settings_change_the_law(tmp_path):
 
 
 def test_a_moved_log_probability_is_told_and_refuses_nothing(tmp_path):
+    half = 32
+    drawn_before = 0
+
     def moved(number, asked, answer):
-        for choice in answer["choices"] if number > PROBES + 3 else ():  # of four requests
-            for step in (choice.get("logprobs") or {}).get("content", ()):
-                for likely in (step, *step["top_logprobs"]):
-                    likely["logprob"] -= 0.001
+        """The half is counted in answers: how many requests come before depends on the probes that were answered."""
+        nonlocal drawn_before
+        if PROMPTS[0].text not in json.dumps(asked) or asked["temperature"] == 0:
+            return answer
+        if drawn_before >= half:
+            for choice in answer["choices"]:
+                for step in choice["logprobs"]["content"]:
+                    for likely in (step, *step["top_logprobs"]):
+                        likely["logprob"] -= 0.001
+        drawn_before += len(answer["choices"])
         return answer
 
     with FaultServer(words, moved) as server:
-        engine = engine_of(server, tmp_path, concurrency=1)
-        drawn(engine, Settings(n=64, max_new_tokens=4), PROMPTS[:1])
+        engine = engine_of(server, tmp_path, concurrency=1, timeout=60.0)
+        drawn(engine, Settings(n=2 * half, max_new_tokens=4), PROMPTS[:1])
     probes = engine.served()["probes"]
     assert {probe["name"]: probe["passed"] for probe in probes}["first token"] is False
     assert failed_of(probes) == ()
