@@ -121,14 +121,18 @@ def run(
 def _repeat(certificates: Certificates, of: Version) -> int | None:
     """Which sample of these weights and questions the trees have, as the folder counts them; None without a sample.
 
-    More rows, another seed or another law make another sample. Equal trees are the sample that they were.
+    More rows, another seed or another law make another sample. Equal trees are the sample that they were. Where the folder
+    cannot count, a printed sentence says so, and the sample counts as the first.
     """
     sampled = [asdict(tree.remainder) for tree in certificates.trees if tree.remainder.rho > 0]
     if not sampled:
         return None
     tested = ["sample of an answer tree", of.model, of.questions]
     masses = [asdict(tree.masses) for tree in certificates.trees]
-    return tries.begin(tested, [sampled, masses], certificates.trees[0].alpha).number
+    attempt = tries.begin(tested, [sampled, masses], certificates.trees[0].alpha)
+    if not attempt.kept:
+        print(f"{certificates.name}: {attempt.sentence()}")
+    return attempt.number
 
 
 def of_params(

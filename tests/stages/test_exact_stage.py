@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from lethe import config
+from lethe.io import tries
 from lethe.io.files import write_jsonl
 from lethe.io.tables import write_parquet
 from lethe.measure.likelihood_metrics import ATTACKS
@@ -73,6 +74,20 @@ def test_a_repeated_tree_is_counted_and_an_equal_one_is_not(place, root, tmp_pat
     numbers = [version_of_sample(place, again, rows) for rows in (60, 90, 60)]
 
     assert numbers == [1, 2, 1]
+
+
+def test_a_folder_that_counts_no_samples_says_so(place, root, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    again = shutil.copytree(root, tmp_path / "data")
+    blocked = tmp_path / "a file"
+    blocked.touch()
+    said = []
+    for folder in (tmp_path / "tries", blocked):
+        monkeypatch.setattr(tries, "FOLDER", folder)
+        assert version_of_sample(place, again, 60) == 1
+        said.append("are not counted, because" in capsys.readouterr().out)
+
+    assert said == [False, True]
 
 
 def test_its_rows_are_read_by_the_other_stages(root):
