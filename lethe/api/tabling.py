@@ -173,5 +173,5 @@ def _by_method(
             )
             raise BadFile(place, "holds no method with several seeds", remedy)
         found_of_run[str(run)] = found
-        along_of_run[str(run)] = Trajectories.below(Path(run))
+        along_of_run[str(run)] = Trajectories.below(Path(run), found.models)
     return TabledMethods(MethodsTable.of(found_of_run, column, digits, along_of_run), to)

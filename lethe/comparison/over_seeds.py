@@ -327,6 +327,11 @@ class OverSeeds:
     def titles(self) -> list[str]:
         return [family["title"] for family in self.record["families"]]
 
+    @property
+    def models(self) -> list[str]:
+        """The models of all methods."""
+        return [model for family in self.record["families"] for model in family["models"]]
+
     @cached_property
     def rows(self) -> dict[tuple[str, str], Result]:
         """The row of a number of a method, by the method's title and the exported name of the number."""

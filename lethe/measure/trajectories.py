@@ -96,11 +96,13 @@ class Trajectories:
         return cls(tuple(methods))
 
     @classmethod
-    def below(cls, root: Path) -> Trajectories:
-        """What the models below a pipeline's folder say."""
+    def below(cls, root: Path, models: Sequence[str]) -> Trajectories:
+        """What these models below a pipeline's folder say; others there may be of an earlier run."""
         records = {}
-        for place in sorted(root.glob("models/*/training.json")):
-            records[place.parent.name] = read_artifact(place)
+        for name in sorted(models):
+            place = root / "models" / name / "training.json"
+            if place.is_file():
+                records[name] = read_artifact(place)
         return cls.of(records)
 
     def table(self) -> tuple[Sequence[str], list[list[str]]]:

@@ -7,7 +7,7 @@ import lethe
 from lethe.errors import BadInput
 from tests.lethe.cli.calls import Command
 
-bounds, log = Command("bounds"), Command("log")
+bounds, log, label = Command("bounds"), Command("log"), Command("label")
 N = 300
 
 
@@ -95,3 +95,42 @@ def test_known_ends_change_nothing(tmp_path):
     without = bounds.result(written(tmp_path / "b.csv", table()))
 
     assert with_ends["per_prompt"] == without["per_prompt"]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "reason"),
+    [
+        ("temperature", 0, "states greedy decoding"),
+        ("do_sample", "no", "states greedy decoding"),
+        ("cached", True, "came from a cache"),
+        ("model", ["x", "y"] * N, "answers of 2 models"),
+        ("refused_because", "It was copied.", "It was copied."),
+    ],
+)
+def test_labels_of_a_table_that_refutes_its_draws_state_no_bound(tmp_path, column, values, reason):
+    path = written(tmp_path / "answers.csv", table(texts=True, **{column: values}))
+
+    found = lethe.label(path, labels=tmp_path / "none.jsonl")
+
+    assert reason in " ".join(found.refused)
+    assert not any(row.ends for row in found.rows())
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "reason"),
+    [
+        ("stopped", True, "early stopping"),
+        ("sample", 0, "repeat an earlier line"),
+        ("finish_reason", "error", "no model ended it"),
+    ],
+)
+def test_labels_need_each_answer_once_and_whole(tmp_path, column, values, reason):
+    path = written(tmp_path / "answers.csv", table(texts=True, **{column: values}))
+
+    assert reason in label.refused(path, "--labels", tmp_path / "none.jsonl")
+
+
+def test_labels_of_a_sound_table_keep_their_bounds(tmp_path):
+    path = written(tmp_path / "answers.csv", table(texts=True, temperature=1.0, model="x"))
+
+    assert lethe.label(path, labels=tmp_path / "none.jsonl").refused == ()
