@@ -287,12 +287,12 @@ def read_log(
     Examples
     --------
     >>> import json, lethe
-    >>> line = {"prompt": "Who?", "responses": [{"response": "Ron.", "exact_match": 1}]}
+    >>> line = {"prompt": "Who?", "responses": [{"response": "Ron.", "rougeL_recall": 1}]}
     >>> with open("leak_k.json", "w") as file:
     ...     _ = file.write(json.dumps(line))
     >>> log = lethe.read_log("leak_k.json")
     >>> log.format, log.answers["text"].tolist(), log.scores
-    ('leak-k', ['Ron.'], ('exact_match',))
+    ('leak-k', ['Ron.'], ('rougeL_recall',))
     """
     log = ShownLog(**vars(logs.read_log(file, filter, by)))
     check_leak_is(leak_is)
