@@ -212,6 +212,16 @@ def test_the_table_takes_points_along_unlearning_where_they_were_measured(run):
     assert "of each loss" not in after
 
 
+def test_the_table_reads_no_model_that_is_no_part_of_the_run(run):
+    left_over = {"schema": 99, **record_of((0.9, 0.8), (0.3, 0.79))}
+    write_json(Path("data/models/earlier/training.json"), left_over)
+
+    printed = Command("table").call("data", "--by", "method", "--column", "binary_mean").stdout
+
+    assert "npo (3 seeds)" in printed
+    assert "epoch 1" not in printed
+
+
 def test_json_has_every_value_and_the_tests(run):
     (methods,) = Command("table").result("data", "--by", "method")["runs"].values()
 
