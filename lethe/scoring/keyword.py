@@ -5,8 +5,9 @@ characters of a keyword are skipped (Harry **Potter**), but not between two digi
 apostrophe (O`Brien). A keyword that holds such a mark itself, like C* or snake_case, is looked for as it is written.
 
 All dashes are equal. A word may be broken over two lines: behind two letters or more, with their marks, a hyphen and white
-space before a letter are skipped (Har- ry), and so is white space behind a hyphen where the keyword has a dash itself (Jean-
-Luc). White space alone parts words, and so does a hyphen alone, and so does another dash (in— come).
+space before a letter are skipped (Har- ry), so are a soft hyphen and white space, and so is white space behind a hyphen where
+the keyword has a dash itself (Jean- Luc). White space alone parts words, and so does a hyphen alone, and so does another dash
+(in— come).
 
 Under "word" a keyword counts as a whole word only: no letter, digit or combining mark continues it on either side. An
 underscore is not an end: it counts as what stands behind it, so _Harry_ says Harry and snake_harry does not.
@@ -19,12 +20,14 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from lethe.scoring.text import is_text
-from lethe.scoring.typography import DASH, EMPHASIS, HYPHEN, SINGLE, normalise
+from lethe.scoring.typography import DASH, EMPHASIS, HYPHEN, SINGLE, SOFT, normalise
 
 Match = Literal["word", "substring"]
 
 UNDERSCORE, BACKTICK = "_", "`"
 MARKS = re.escape(EMPHASIS)
+BLANK = f"[ {SOFT}]"
+BETWEEN = f"[{MARKS} {SOFT}]*"  # marks and blanks
 _SKIPPED = f"{EMPHASIS}{SINGLE}{HYPHEN} ".encode()
 BREAK = f"{HYPHEN} "
 
@@ -56,7 +59,7 @@ def keyword_form(word: str) -> str:
     >>> keyword_form("**Harry  Potter**"), keyword_form("C*"), keyword_form("**")
     ('harry potter', 'c*', '**')
     """
-    form = _with_hyphens(normalise(word))
+    form = _with_plain_signs(normalise(word))
     while form[:1] == form[-1:] and form[:1] and form[0] in EMPHASIS:
         inner = form[1:-1].strip()
         if not inner.strip(f"{EMPHASIS} "):
@@ -65,8 +68,8 @@ def keyword_form(word: str) -> str:
     return form
 
 
-def _with_hyphens(text: str) -> str:
-    return text.replace(DASH, HYPHEN)
+def _with_plain_signs(text: str) -> str:
+    return text.replace(DASH, HYPHEN).replace(SOFT, " ")
 
 
 def is_literal(keyword: str) -> bool:
@@ -119,11 +122,11 @@ def joins(character: str) -> bool:
 def occurs(text: str, keywords: Sequence[str], match: Match) -> bool:
     """Whether one of the ``keywords``, in the form of `keyword_form`, occurs in a text; under "word", as a whole word."""
     text = normalise(text)
-    with_hyphens = _with_hyphens(text)
+    with_hyphens = _with_plain_signs(text)
     for keyword in keywords:
         if _occurs(with_hyphens, keyword, match):
             return True
-    if not is_literal(text) and BREAK not in text:
+    if not is_literal(text) and BREAK not in text and SOFT not in text:
         return False
     bare = _bare(with_hyphens)
     for keyword in keywords:
@@ -139,8 +142,7 @@ def equals(text: str, answer: str) -> bool:
     form = keyword_form(text)
     if form == answer or is_literal(answer) or not answer:
         return form == answer
-    around = f"[{MARKS} ]*"
-    return re.fullmatch(around + _pattern(answer) + around, normalise(text)) is not None
+    return re.fullmatch(BETWEEN + _pattern(answer) + BETWEEN, normalise(text)) is not None
 
 
 def _bare(text: str) -> bytes:
@@ -204,13 +206,13 @@ def _pattern(keyword: str) -> str:
         character = keyword[place]
         before = ""
         if keyword[place - 1] == " ":
-            before = f"[{MARKS} ]*"
+            before = BETWEEN
         elif skips(keyword, place):
             before = marks
         if breaks(keyword, place):
-            before += f"(?:{HYPHEN}{marks} [{MARKS} ]*)?"
+            before += f"(?:(?:{HYPHEN}{marks}{BLANK}|{SOFT}){BETWEEN})?"
         elif breaks_at_hyphen(keyword, place):
-            before = f"(?:{marks}|(?<={HYPHEN}){marks} [{MARKS} ]*)"
+            before = f"(?:{marks}|(?<={HYPHEN}){marks}{BLANK}{BETWEEN})"
         if character == SINGLE:
             parts.append(f"(?:{before}{SINGLE}|{before.replace(BACKTICK, '')}{BACKTICK})")
         else:
@@ -220,4 +222,6 @@ def _pattern(keyword: str) -> str:
 
 def _sign(character: str) -> str:
     """The pattern of one character of a keyword, where a hyphen stands for every dash."""
+    if character == " ":
+        return BLANK
     return f"[{HYPHEN}{DASH}]" if character == HYPHEN else re.escape(character)

@@ -11,7 +11,7 @@
 3. Case folding (ß is ss, a final sigma is a sigma), and step 1 again for what NFKC unpacked.
 4. What capitals do not tell apart: the dotted İ, i with a dot above and the dotless ı become i, and a Greek letter loses its
    accents, breathings and diaeresis.
-5. Each run of white space becomes one blank, and none stays at the ends.
+5. Each run of white space becomes one blank, or one `SOFT` where a soft hyphen stands before it, and none stays at the ends.
 
 Other accents stay: "café" is not "cafe". `EMPHASIS` marks stay too, because C* and snake_case are words, and so does the
 hyphen of a word that is broken over two lines; a search skips both (`lethe.scoring.keyword`). The glossary has a table of
@@ -59,6 +59,9 @@ HYPHENS = "\u2010\u2011\ufe63\uff0d"  # hyphen, no-break hyphen, small and full-
 # Beside the category Pd: modifier minus, hyphen bullet, swung dash, superscript, subscript and plain minus, box line,
 # heavy minus.
 FURTHER_DASHES = "\u02d7\u2043\u2053\u207b\u208b\u2212\u2500\u2796"
+SOFT = "\u00ad"  # the hyphen that shows only at the end of a line
+# Blanks under marks that are left out.
+LOOSE = "\u2017\ufc5e\ufc5f\ufc60\ufc61\ufc62\ufc63\ufe70\ufe72\ufe74\ufe76\ufe78\ufe7a\ufe7c\ufe7e"
 DOTLESS = 0x0131  # its capital is an I
 BLANK_PATTERN = 0x2800  # the Braille pattern without dots
 
@@ -79,6 +82,7 @@ def _signs() -> dict[int, str]:
         QUOTATION_MARKS: DOUBLE,
         HYPHENS: HYPHEN,
         FURTHER_DASHES: DASH,
+        LOOSE: " ",
     }
     for texts, sign in plain_signs.items():
         signs.update(dict.fromkeys(map(ord, texts), sign))
@@ -99,6 +103,9 @@ _ACCENTED = re.compile(f"[{GREEK}][{GREEK_MARKS}]*")
 _MARK_OF_GREEK = re.compile(f"[{GREEK_MARKS}]")
 
 
+_SOFT_BREAK = re.compile(rf"(?<![\s{SOFT}]){SOFT}([{EMPHASIS}{SOFT}]*)\s")
+
+
 def normalise(text: str) -> str:
     """The form in which words are compared, with single blanks.
 
@@ -107,6 +114,11 @@ def normalise(text: str) -> str:
     """
     if text.isascii():  # nothing but case and white space can differ
         return " ".join(text.lower().split())
+    if SOFT in text:
+        signs = SOFT.join(map(plain, text.split(SOFT)))
+        parts = [*_SOFT_BREAK.split(signs), ""]  # lines and, behind each, the marks before its end
+        lines = [line + marks for line, marks in zip(parts[::2], parts[1::2], strict=True)]
+        return SOFT.join(" ".join(folded(line).split()) for line in lines).strip(SOFT)
     return " ".join(folded(text).split())
 
 

@@ -14,8 +14,8 @@ inside a token.
 """
 
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Literal, NamedTuple
 
@@ -33,7 +33,7 @@ from lethe.scoring.keyword import (
     keyword_form,
     skips,
 )
-from lethe.scoring.typography import DASH, EMPHASIS, HYPHEN, SINGLE, folded, plain
+from lethe.scoring.typography import DASH, EMPHASIS, HYPHEN, SINGLE, SOFT, folded, plain
 
 LEAK, DIRTY = 0, 1  # the two absorbing states
 MOST_STATES = 20_000
@@ -42,7 +42,8 @@ MOST_STATES = 20_000
 # start of a character of the text (the preceding text is then settled), or as a further part of its normal form.
 MARK = 0
 JOINING, JOINING_MORE, APART, APART_MORE, BLANK, BLANK_MORE = range(1, 7)
-FIRST_OWN = 7
+SOFT_HYPHEN = 7  # left out but before white space
+FIRST_OWN = 8
 
 # No code point normalises to more than five ASCII characters; a test checks all code points.
 MOST_ASCII = 5
@@ -79,6 +80,8 @@ def normal_form(character: str) -> str:
 
 @cache
 def _letters(character: str) -> tuple[tuple[int, bool, bool], ...]:
+    if character == SOFT:
+        return ((ord(SOFT), False, False),)
     sign = plain(character)
     if not sign:
         return ()
@@ -217,6 +220,7 @@ def _inputs(alphabet: str) -> list[_Input]:
     for character, joining in characters:
         inputs.append(_Input(character, joining, starts=True))
         inputs.append(_Input(character, joining, starts=False))
+    inputs.insert(SOFT_HYPHEN - JOINING, _Input(SOFT, joining=False, starts=False))
     return inputs
 
 
@@ -230,6 +234,8 @@ class _Reader:
     def read(self, at: Configuration, read: _Input) -> Configuration | None:
         """The configuration after a character; None: the text has leaked."""
         character = read.character
+        if character == SOFT:
+            return replace(at, open=at.open | frozenset(self._at_soft_hyphen(at)))
         joining = read.joining
         underscore = character == UNDERSCORE  # the character behind it decides whether a word ends
         ended = at.ending and not joining
@@ -268,6 +274,12 @@ class _Reader:
             complete,
             ending,
         )
+
+    def _at_soft_hyphen(self, at: Configuration) -> Iterator[Begun]:
+        """The further progress of each keyword that a soft hyphen may break."""
+        for part in at.open:
+            if not part.after and breaks(self.keywords[part.keyword], part.length):
+                yield part._replace(after="hyphen")
 
     def _passed(self, part: Begun, character: str | None) -> set[Begun]:
         """The progress behind a character that may stand before the next one of the keyword; empty where it may not."""
@@ -488,6 +500,7 @@ class KeywordAutomaton(TokenAutomaton):
         symbols[in_alphabet] = FIRST_OWN + 2 * place[in_alphabet]
         symbols += 1 - starts
         symbols[codes == MARK_CODE] = MARK
+        symbols[codes == ord(SOFT)] = SOFT_HYPHEN
         return symbols
 
     def step(self, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
@@ -504,7 +517,7 @@ class KeywordAutomaton(TokenAutomaton):
             blank = (symbols == BLANK) | (symbols == BLANK_MORE)
             repeated_blank = blank & before[:count]
             gain = np.where(symbols == MARK, MOST_ASCII, taken_up[symbols] & ~repeated_blank)
-            goes_on = blank | (symbols >= FIRST_OWN) | (symbols == MARK)
+            goes_on = blank | (symbols >= SOFT_HYPHEN) | (symbols == MARK)
             run[:count] = np.where(goes_on, run[:count] + gain, 0)
             before[:count] = blank
             longest = np.maximum(longest, run)

@@ -30,6 +30,7 @@ IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 QUOTATION = regex.compile(r"\p{Quotation_Mark}")
 SCALARS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 MARKS = "*_`~"
+S = "\ue000"  # stands for a soft hyphen before white space
 NAMES = [
     *(
         "O'Brien",
@@ -63,8 +64,16 @@ OTHER_FORMS = {
     "i": "\u0131I",
 }
 INSERTED = ["\u200b", "\u00ad", "\u2060", "\ufeff", "\ufe0f", "\u0640", "**", "_", "`", "~~"]
-INSERTED += ["\u2014 ", "\u2212\n", "\u2013* ", "\u2011 "]
-INSERTED += ["-\n", "- ", "\u2010\n", "-", "\n", "-\n**", "-* \n"]
+INSERTED += [
+    "\u2014 ",
+    "\u2212\n",
+    "\u2013* ",
+    "\u2011 ",
+    "\u00ad\n",
+    "\u00ad*\n",
+    "\u00ad \u00ad ",
+]
+INSERTED += [" \u00ad\n", "-\n", "- ", "\u2010\n", "-", "\n", "-\n**", "-* \n"]
 BESIDE = ["", " ", ".", "*", "_", "s", "x_", "**", "\u200b", "\u2019s", "\u0301", "\n", "5"]
 TOKENIZERS = [byte_level(), byte_fallback()]
 LETTERS = [TokenLetters(spelling_of(tokenizer, len(tokenizer))) for tokenizer in TOKENIZERS]
@@ -90,6 +99,9 @@ def plain(character):
 
 
 def reference_form(text):
+    """As `normalise`, with `S` where a soft hyphen stands before white space."""
+    visible = "".join(c for c in text if c == "\u00ad" or not IGNORABLE.match(c))
+    text = regex.sub(r"\u00ad(?=[*_`~\u00ad]*\s)", S, visible)
     unpacked = unicodedata.normalize("NFKC", "".join(map(plain, text)))
     folded = unpacked.casefold().replace("i\u0307", "i")
     bare = regex.sub(r"\p{Greek}\p{Mn}*", without_marks, folded)
@@ -127,13 +139,13 @@ def further(text, ends, before, wanted, literal, in_word):
             if is_read(wanted, text[end]):
                 reached.add(end + 1)
             mark = text[end] in MARKS and not (before.isdecimal() and wanted.isdecimal())
-            if literal or not (mark or (before == " " == text[end])):
+            if not ((mark and not literal) or text[end] == S or (before == " " == text[end])):
                 break
             end += 1
         if not literal and in_word and wanted.isalpha():
-            broken = regex.match(r"[*_`~]*-[*_`~]* [*_`~ ]*", text, pos=start)
+            broken = regex.match(rf"[*_`~{S}]*[-{S}][*_`~{S}]* [*_`~ {S}]*", text, pos=start)
         elif not literal and before == text[start - 1] == "-" and wanted.isalnum():
-            broken = regex.match(r"[*_`~]* [*_`~ ]*", text, pos=start)
+            broken = regex.match(rf"[*_`~{S}]* [*_`~ {S}]*", text, pos=start)
         else:
             broken = None
         if broken and text[broken.end() : broken.end() + 1] == wanted:
