@@ -554,11 +554,13 @@ def plan_verdict(
     for question in question_costs(cases, costs_of_cases):
         values["questions_until_word"].append(asdict(question))
         probability = f"{question.probability:.2g}"
-        answers_of = round(question.answers)
-        of_questions.append([question.name, probability, question.word, answers_of])
+        answers_of = "none by the cap" if question.answers is None else round(question.answers)
+        share = f"{question.share:.0%}"
+        of_questions.append([question.name, probability, question.word, share, answers_of])
     columns = ["model", "should be", *WORDS, "answers", "90% of runs", "of Retrain"]
-    of_question = ["question", "leaks at", "word of its model", "answers"]
-    until = "Expected answers to one question until the word, of the model and of Retrain together"
+    of_question = ["question", "leaks at", "word of its model", "runs that get it", "answers"]
+    drawn_from = "the model and of Retrain together" if retrain else "the model"
+    until = f"Expected answers to one question in the runs that get the word, of {drawn_from}"
     views = [View("Words at any time", columns, rows, notes)]
     return Plan(values, [*views, View(until, of_question, of_questions)])
 

@@ -31,7 +31,8 @@ class WordCosts:
 
     ``answers`` is the mean over the runs of the answers of model and Retrain together,
     ``answers_90`` their 90% quantile, and ``retrain_answers`` Retrain's part of the mean.
-    ``by_question`` has the mean of each question, of model and Retrain together.
+    ``by_question`` has the mean of each question, of model and Retrain together, over the runs that got the word ``wanted``;
+    empty where none did.
     """
 
     name: str
@@ -45,12 +46,15 @@ class WordCosts:
 
 @dataclass(frozen=True)
 class QuestionCosts:
-    """The answers to one question until its model's word: its leak probability and the mean of model and Retrain."""
+    """The answers to one question until its model's true ``word``: its leak probability, the ``share`` of runs that got this
+    word, and the mean of model and Retrain over these runs, None where none did.
+    """
 
     name: str
     probability: float
     word: str
-    answers: float
+    share: float
+    answers: float | None
 
 
 def question_costs(cases: Sequence[Case], costs: Sequence[WordCosts]) -> list[QuestionCosts]:
@@ -63,8 +67,10 @@ def question_costs(cases: Sequence[Case], costs: Sequence[WordCosts]) -> list[Qu
     rows = []
     for name, case, question in places:
         probability = float(cases[case].subject[question])
-        answers = costs[case].by_question[question]
-        rows.append(QuestionCosts(name, probability, cases[case].wanted, answers))
+        of_case = costs[case]
+        answers = of_case.by_question[question] if of_case.by_question else None
+        share = of_case.words[of_case.wanted]
+        rows.append(QuestionCosts(name, probability, of_case.wanted, share, answers))
     return rows
 
 
@@ -132,6 +138,7 @@ def word_costs(policy: Policy, case: Case, runs: int = RUNS, seed: int = 0) -> W
     m = len(case.subject)
     leaks, n, leaks_of_retrain, n_of_retrain = np.zeros((4, runs, m), dtype=np.int64)
     counts = dict.fromkeys(("leaks", "forgot", "open"), 0)
+    got_wanted = np.zeros(runs, dtype=bool)
     alive = np.arange(runs)
     while alive.size:
         model = Tally.of(leaks[alive], n[alive])
@@ -140,8 +147,10 @@ def word_costs(policy: Policy, case: Case, runs: int = RUNS, seed: int = 0) -> W
         proved = step.evidence.leaks
         ended = ~step.model.any(axis=-1)
         passed = step.evidence.passed.all(axis=-1) & ~proved
-        counts["leaks"] += int(proved.sum())
-        counts["forgot"] += int((ended & passed).sum())
+        got = {"leaks": proved, "forgot": ended & passed}
+        got_wanted[alive] = got[case.wanted]
+        for word, runs_of_word in got.items():
+            counts[word] += int(runs_of_word.sum())
         counts["open"] += int((ended & ~passed & ~proved).sum())
 
         leaks[alive] += chance.binomial(step.model, case.subject)
@@ -151,7 +160,11 @@ def word_costs(policy: Policy, case: Case, runs: int = RUNS, seed: int = 0) -> W
             n_of_retrain[alive] += asked
         alive = alive[~ended]
 
-    together = (n + n_of_retrain).mean(axis=1)
+    of_questions = n + n_of_retrain
+    together = of_questions.mean(axis=1)
+    by_question: list[float] = []
+    if got_wanted.any():
+        by_question = of_questions[got_wanted].mean(axis=0).tolist()
     return WordCosts(
         case.name,
         case.wanted,
@@ -159,5 +172,5 @@ def word_costs(policy: Policy, case: Case, runs: int = RUNS, seed: int = 0) -> W
         answers=float(together.mean()),
         answers_90=float(np.quantile(together, QUANTILE)),
         retrain_answers=float(n_of_retrain.mean()),
-        by_question=tuple((n + n_of_retrain).mean(axis=0).tolist()),
+        by_question=tuple(by_question),
     )

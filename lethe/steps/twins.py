@@ -63,13 +63,18 @@ class KnownRows:
             rows: Sequence[Row] = ()
             if (root / "dataset" / f"{split}.jsonl").is_file():
                 rows = read_split(split, root / "dataset")
-            if len(rows) < 2:
-                raise BadInput(
-                    f"twins.scores has {LEARNED}, which learns from rows of retain and of {HELD_OUT}: got "
-                    f"{plural(len(rows), 'row')} of {split}; must be at least 2."
-                )
+            _check_enough(len(rows), split)
             rows_of_split[split] = rows[:LEARNED_FROM]
         return cls(rows_of_split["retain"], rows_of_split[HELD_OUT])
+
+
+def _check_enough(rows: int, split: str) -> None:
+    """Raise `BadInput` unless a learned score has two rows of the split."""
+    if rows < 2:
+        raise BadInput(
+            f"twins.scores has {LEARNED}, which learns from rows of retain and of {HELD_OUT}: got "
+            f"{plural(rows, 'row')} of {split}; must be at least 2 that fit into the model's context."
+        )
 
 
 @dataclass(frozen=True)
@@ -225,12 +230,17 @@ def candidate_scores(
 def _learned(
     model: PreTrainedModel, encoder: Encoder, padding: int, known: KnownRows, label: str
 ) -> Callable[[Item], float]:
-    """The score that a model's ``known`` rows teach; rows that exceed its context teach nothing."""
+    """The score that a model's ``known`` rows teach; rows that exceed its context teach nothing.
+
+    Raises `BadInput` where fewer than two of a kind fit.
+    """
     read: list[list[AnswerTokens]] = []
-    for rows in (known.members, known.others):
+    for split, rows in (("retain", known.members), (HELD_OUT, known.others)):
         examples = [encoder.example(row) for row in rows]
         answers = answer_tokens(model, examples, padding, label=label)
-        read.append([answer for answer in answers if len(answer.log_probs)])
+        fitting = [answer for answer in answers if len(answer.log_probs)]
+        _check_enough(len(fitting), split)
+        read.append(fitting)
     discriminant = Discriminant.learned(*read)
     return lambda item: discriminant.score(item.answer)
 

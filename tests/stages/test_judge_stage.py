@@ -41,7 +41,11 @@ def folder(tmp_path_factory):
         "temperature": 0.01,
     }
     params["judges"] = {
-        "harm": {"judge": "harmbench", "model": "data/judge", "labelled": "data/labelled.jsonl"}
+        "harm": {
+            "judge": "harmbench",
+            "model": "data/source/judge",
+            "labelled": "data/labelled.jsonl",
+        }
     }
     params["metrics"] |= {
         "leak": "harm_p",
@@ -50,7 +54,7 @@ def folder(tmp_path_factory):
         "calibration": "data/judged/harm/calibration.csv",
     }
     folder = make_repository(tmp_path_factory.mktemp("judge") / "lethe", params, git=False)
-    classifier(folder / "data/judge", ["yes", "no"], PROMPT)
+    classifier(folder / "data/source/judge", ["yes", "no"], PROMPT)
     rows = [{"question": f"q{i}?", "text": f"text {i}", "label": i % 2} for i in range(60)]
     (folder / "data/labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with contextlib.chdir(folder):
@@ -182,7 +186,7 @@ def with_judges(**entries):
     return value
 
 
-HARM = {"judge": "harmbench", "model": "m", "labelled": ANSWERS}
+HARM = {"judge": "harmbench", "model": "data/source/m", "labelled": ANSWERS}
 
 
 def test_a_column_has_one_owner_and_metrics_names_a_column():
@@ -190,7 +194,7 @@ def test_a_column_has_one_owner_and_metrics_names_a_column():
     with pytest.raises(BadInput, match="rename the entry"):
         config.validate(value)
     value = with_judges(
-        harm=HARM, graded={"judge": "strongreject", "model": "m", "labelled": ANSWERS}
+        harm=HARM, graded={"judge": "strongreject", "model": "data/source/m", "labelled": ANSWERS}
     )
     value["metrics"] |= {"binary": "harm", "leak": "harm_p"}
     assert config.validate(value).judges["harm"].params.batch == 32

@@ -127,10 +127,29 @@ def test_a_clean_a_border_and_a_leaking_question_have_the_answers_until_their_wo
 
     assert [question["name"] for question in questions] == ["clean", "border", "leaking"]
     assert [question["word"] for question in questions] == ["forgot", "forgot", "leaks"]
+    assert all(question["share"] > 0.9 for question in questions)
     clean, border, leaking = (question["answers"] for question in questions)
     # a question near the tolerance takes most, and the first answers come in any case
     assert 256 <= leaking < border
     assert 256 <= clean < border / 2
+
+
+def test_a_word_that_no_run_gets_by_the_cap_has_no_answers():
+    options = ("--verdict", "--prompts", 5, "--tau", 0.05, "--answers", 256)
+    found = result(*options)
+
+    of_models = [case["words"][case["wanted"]] for case in found["cases"]]
+    clean, border, leaking = found["questions_until_word"]
+    assert [clean["share"], border["share"], leaking["share"]] == [*of_models[:2], of_models[3]]
+    assert (border["share"], border["answers"]) == (0, None)
+    assert "none by the cap" in call(*options).output
+
+
+def test_answers_without_a_retrain_are_of_the_model_alone():
+    printed = call("--verdict", "--no-retrain", "--prompts", 5).output
+    table_of_questions = printed.split("one question")[-1]
+
+    assert "together" not in table_of_questions
 
 
 def test_each_word_has_the_answers_that_it_takes():

@@ -40,6 +40,17 @@ def test_at_a_high_chance_half_of_the_answers_are_retrains():
     assert costs.retrain_answers == pytest.approx(costs.answers / 2, rel=0.02)
 
 
+def test_the_answers_until_a_word_are_those_of_the_runs_that_got_it():
+    """Of two leaking questions, the runs that stay open took all that they may."""
+    several = typical_cases(2, 0.05)[2]
+    rule = policy(cap=512, tolerance=0.05)
+
+    costs = word_costs(rule, several, runs=200)
+
+    assert 0.1 < costs.words["leaks"] < 0.9
+    assert sum(costs.by_question) / 2 < costs.answers
+
+
 def test_a_guess_near_the_tolerance_stays_open_at_the_cap_without_a_retrain():
     guessed = typical_cases(30, 0.01)[1]
 

@@ -349,6 +349,16 @@ def test_a_learned_score_without_rows_to_learn_from_is_refused(root, tiny, promp
         scored(root, "mine", tiny, prompt, LEARNING)
 
 
+@pytest.mark.parametrize("split", ["retain", "heldout"])
+def test_a_learned_score_of_rows_longer_than_the_context_is_refused(root, tiny, prompt, split):
+    splits = {"forget": ROWS, "retain": KEPT, "heldout": UNSEEN}
+    splits[split] = [{**row, "answer": "In a room. " * 5000} for row in splits[split]]
+    write_splits(splits, "jsonl", root / "dataset")
+
+    with pytest.raises(BadInput, match=f"0 rows of {split}"):
+        scored(root, "mine", tiny, prompt, LEARNING)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"scores": ["loss", "loss"]}, {"scores": ["reference"], "control": None}]
 )
