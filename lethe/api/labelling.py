@@ -19,6 +19,7 @@ from lethe.labels.draws import read_draws
 from lethe.labels.labels import Labels, read_labels
 from lethe.labels.plan import DIGITS, Plan
 from lethe.measure.prompts import Worst
+from lethe.measure.stated import Stated
 from lethe.results.licence import licensed, of_drawing, reasons_of, refusals
 from lethe.results.table import Numbers, Result, Rows, result
 from lethe.statistics.bound import Bound
@@ -192,7 +193,8 @@ def label(
     judged = Path(verdicts) if verdicts else None
     draws = read_draws(place, _dataset(dataset), judged, column)
     about = record_of_draws(place / "forget.parquet" if place.is_dir() else place)
-    source = of_drawing(about, ())
+    stated = Stated("", draws.stated, leak_is="high")  # a label of 1 is a leak
+    source = of_drawing(about, ()).joined(stated.source())
     plan = Plan(draws, mass, rest, alpha, tuple(refusals(source)))
     file = Path(labels) if labels else LABELS / f"{name}.jsonl"
     known = read_labels(file)

@@ -11,8 +11,10 @@ import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue
 from lethe.io.artifacts import GREEDY, TURNS, first_rows, read_references
+from lethe.io.facts import Facts, says_stopped
 from lethe.io.files import Json, read_artifact, read_jsonl
-from lethe.io.tables import file_line, numeric_column, read_table
+from lethe.io.row_facts import ENDS_COLUMN, copies, facts_of_rows, without_end
+from lethe.io.tables import file_line, is_ours, numeric_column, read_table
 from lethe.labels.labels import Answer
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 
 FORGET = "forget.parquet"
+STOPPED_EARLY = (
+    "holds a run with early stopping, and these bounds need a number of answers fixed beforehand"
+)
 
 
 @dataclass(frozen=True)
@@ -43,12 +48,14 @@ class Wanted:
 class Draws:
     """The answers of a run by question, in sampling order, with the texts of the questions and the judge's verdicts (1, 0 or
     NaN) where there are any. ``wanted`` is the answer of the dataset that must not come, and its keywords, by question.
+    ``stated`` is what the rows state of how they were drawn.
     """
 
     answers: Mapping[str, Sequence[Answer]]
     questions: Mapping[str, str]
     verdicts: Mapping[str, np.ndarray] = field(default_factory=dict)
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
+    stated: Facts = field(default_factory=Facts)
 
 
 def read_draws(
@@ -61,8 +68,7 @@ def read_draws(
     if file.name == FORGET:  # a run, whether its folder or its file is named
         about = file.with_name("about.json")
         if about.is_file() and read_artifact(about).get("stop") == "sequential":
-            problem = "holds a run with early stopping, and these bounds need a number of answers fixed beforehand"
-            raise BadFile(path, problem, "Sample with `sample.stop: fixed`.")
+            raise BadFile(path, STOPPED_EARLY, "Sample with `sample.stop: fixed`.")
         refuse_references(file.parent)
     table = read_table(file, required=["prompt_id", "text"], text=["text"], ids=["prompt_id"])
     if "sample" in table:
@@ -72,6 +78,7 @@ def read_draws(
         table = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
     if table.empty:
         raise BadFile(file, "holds no sampled answers")
+    _check_rows(table, file)
     table = table.reset_index(drop=True)
     if verdicts is not None:
         table["verdict"] = _verdicts(table, file, verdicts, column)
@@ -82,7 +89,24 @@ def read_draws(
         if isinstance(text, str):
             questions[name] = text
     wanted = {name: Wanted.of(row) for name, row in rows.items()}
-    return replace(draws_of(table, questions), wanted=wanted)
+    stated = facts_of_rows(table, "prompt_id")
+    return replace(draws_of(table, questions), wanted=wanted, stated=stated)
+
+
+def _check_rows(table: pd.DataFrame, file: Path) -> None:
+    """Refuse rows that no bound of labels holds for: stopped draws, copies, and missing answers of a user's table."""
+    if says_stopped(table):
+        raise BadFile(file, STOPPED_EARLY, "Draw a number of answers that is fixed beforehand.")
+    repeats = copies(table, "prompt_id")
+    if repeats.any():
+        line = file_line(file, int(table.index[repeats].min()))
+        problem = "prompt_id and sample repeat an earlier line"
+        raise BadRow(file, line, problem, "Leave out the copy.")
+    broken = without_end(table)
+    if broken.any() and not is_ours(file):
+        line = file_line(file, int(table.index[broken].min()))
+        problem = f"the answer is missing, since {ENDS_COLUMN} says that no model ended it"
+        raise BadRow(file, line, problem, "Draw the answer again.")
 
 
 def refuse_references(generations: Path) -> None:

@@ -27,26 +27,22 @@ from lethe.errors import (
     shortened,
 )
 from lethe.io import ids
-from lethe.io.answer_ends import missing_kind
 from lethe.io.artifacts import GREEDY, Row, first_rows, record_of_draws
 from lethe.io.cells import NumberColumn
 from lethe.io.facts import (
     DOCUMENTED,
-    MODELS,
     REFUSED_BECAUSE,
     STOPPED,
     Facts,
     LeakIs,
-    cached_rows,
     of_column,
     reasons_in,
     says_stopped,
-    several_models,
 )
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, Log
-from lethe.io.logs._settings import Settings
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
+from lethe.io.row_facts import ENDS_COLUMN, copies, facts_of_rows, without_end
 from lethe.io.tables import (
     JUDGE,
     file_line,
@@ -68,7 +64,6 @@ if TYPE_CHECKING:
 
     from lethe.results.table import Rows
 
-ENDS_COLUMN = "finish_reason"
 ALL = "all"  # the name of a single prompt without a name
 
 Missing = Literal["worst", "drop"]
@@ -435,18 +430,8 @@ def _check_cells(
     outside = ~absent & ~is_legal
     cells.refuse(outside, f"{column}: got {{}}; must be a number in [0, 1]")
     cells.refuse(table[name].isna().to_numpy(), f"{name} is missing")
-    if "sample" in table:
-        copies = table.duplicated([name, "sample"]) & table["sample"].notna()
-        repeats = f"{name} and sample repeat an earlier line"
-        cells.refuse(copies.to_numpy(), repeats, "Leave out the copy.")
-
-
-def without_end(table: pd.DataFrame) -> np.ndarray:
-    """Which rows of a table, (rows,), are of answers that no model ended, by their column `finish_reason`."""
-    if ENDS_COLUMN not in table:
-        return np.zeros(len(table), dtype=bool)
-    kinds = {stated: missing_kind(stated) for stated in table[ENDS_COLUMN].unique()}
-    return np.array([kinds[stated] is not None for stated in table[ENDS_COLUMN]], dtype=bool)
+    repeats = f"{name} and sample repeat an earlier line"
+    cells.refuse(copies(table, name), repeats, "Leave out the copy.")
 
 
 def _grouped(
@@ -519,22 +504,8 @@ def _of_rows(stated: Stated, table: pd.DataFrame, name: str) -> Stated:
     drawn = table
     if "sample" in table:
         drawn = table[sample_names(table["sample"]) != str(GREEDY)]
-    settings = Settings()
-    settings.add_rows(drawn)
-    deterministic = None
-    if settings.greedy_by:
-        deterministic = f"The table states greedy decoding ({settings.greedy_by})"
-    facts = replace(stated.facts, refused=reasons_in(table), deterministic=deterministic)
-    facts = replace(facts, repeated=cached_rows(drawn))
-    for column in MODELS:
-        if column in (name, stated.score) or column not in table:
-            continue
-        models_of = table.groupby(name, sort=False)[column].unique()
-        for prompt, models in models_of.items():
-            present = [model for model in models if model == model]
-            if len(present) > 1:
-                facts = replace(facts, mixed=several_models(prompt, present))
-                break
+    facts = facts_of_rows(drawn, name, stated.score)
+    facts = replace(facts, means=stated.facts.means, refused=reasons_in(table))
     return replace(stated, facts=facts)
 
 
