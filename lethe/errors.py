@@ -293,6 +293,10 @@ INDEX_NAMES = {
 }
 
 
+# Packages that an installation before them does not list, with their extras.
+EXTRA_OF_PACKAGE = {"securesystemslib": "sign", "cryptography": "sign"}
+
+
 def _not_installed(cause: BaseException) -> LetheError | None:
     from importlib.metadata import PackageNotFoundError, requires
 
@@ -301,9 +305,10 @@ def _not_installed(cause: BaseException) -> LetheError | None:
     try:
         requirements = requires("lethe") or []
     except PackageNotFoundError:  # a clone on the path that is not installed
-        return None
+        requirements = []
     module = cause.name.partition(".")[0]
     package = INDEX_NAMES.get(module, module.replace("_", "-"))
+    requirements += [f"{name}; extra == '{extra}'" for name, extra in EXTRA_OF_PACKAGE.items()]
     for requirement in requirements:
         match = re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement)
         if match:

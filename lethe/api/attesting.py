@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 # Text for the command line too: as a path the address awskms:///alias/mine loses two slashes.
 KeyOrAddress: TypeAlias = Annotated[str | os.PathLike[str] | None, Typed(str)]
 UNNAMED = "urn:lethe:unnamed"  # an evaluator who gives no name and no key
+SHA256 = re.compile(r"[0-9a-f]{64}")
 DRAWING = ("temperature", "top_p", "top_k", "max_new_tokens", "max_thinking_tokens")
 LAW = ("temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold")
 ENGINE = ("dtype", "seed", "stream", "stop")
@@ -519,9 +521,13 @@ def _inside(value: Json, *keys: str) -> Json:
     return value
 
 
-def _commitment(statement: Mapping[str, Json]) -> Json:
-    """The hash of the record of a served model; None of a model with weights."""
-    return _inside(statement["predicate"], "commitments", "model", "value")
+def _commitment(statement: Mapping[str, Json]) -> str | None:
+    """The SHA-256 of the record of a served model; None of a model with weights, and of what is no such digest."""
+    value = _inside(statement["predicate"], "commitments", "model", "value")
+    algorithm = _inside(statement["predicate"], "commitments", "model", "alg")
+    if algorithm != "sha256" or not isinstance(value, str) or not SHA256.fullmatch(value):
+        return None
+    return value
 
 
 def _check_model(statement: Mapping[str, Json], model: Path, file: Path) -> None:

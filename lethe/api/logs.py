@@ -298,13 +298,19 @@ def read_log(
     check_leak_is(leak_is)
     if leak_is != "low":
         return log
-    return replace(log, inverted=True, answers=_turned(log))
+    return _turned(log)
 
 
-def _turned(log: ShownLog) -> pd.DataFrame:
-    """The answers with 1 - score in place of each score."""
-    scores = list(log.scores)
-    return log.answers.assign(**(1 - log.answers[scores]))
+def _turned(log: ShownLog) -> ShownLog:
+    """The log with 1 - score in place of each score; a score outside [0, 1] stays as recorded, and a note says so."""
+    scores = log.answers[list(log.scores)]
+    is_outside = ((scores < 0) | (scores > 1)).any()
+    outside = list(scores.columns[is_outside])
+    notes = log.notes
+    if outside:
+        notes += (f"{', '.join(outside)}: not turned, because scores lie outside [0, 1]",)
+    turned = log.answers.assign(**(1 - scores.drop(columns=outside)))
+    return replace(log, inverted=True, answers=turned, notes=notes)
 
 
 @documented

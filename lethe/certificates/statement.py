@@ -378,7 +378,9 @@ def checked(value: Json, path: Path) -> dict[str, Json]:
     if not is_statement(value):
         raise BadFile(path, f"is no statement of the type {STATEMENT}")
     kind = value.get("predicateType")
-    if kind != PREDICATE or not isinstance(value.get("predicate"), dict):
+    if kind != PREDICATE:
         raise BadFile(path, f"has the predicate {kind!r}; this release reads {PREDICATE!r}")
+    if not isinstance(value.get("predicate"), dict):
+        raise BadFile(path, "has a `predicate` that is no JSON object")
     statement: dict[str, Json] = value
     return statement

@@ -173,6 +173,22 @@ def test_log_shows_what_a_1_is_and_turns_its_scores_where_asked(passes, tmp_path
     assert set(pd.read_csv(tmp_path / "a.csv")["success"]) == {1}
 
 
+def test_log_turns_no_score_outside_0_and_1(tmp_path):
+    rows = [
+        {"prompt_id": "q", "text": "a", "quality": 4, "leak": 0},
+        {"prompt_id": "q", "text": "b", "quality": 1, "leak": 1},
+    ]
+    answers = tmp_path / "a.csv"
+    pd.DataFrame(rows).to_csv(answers, index=False)
+
+    turned = log.result(answers, "--leak-is", "low")
+
+    assert turned["scores"]["quality"]["mean"] == 2.5
+    assert turned["scores"]["leak"]["mean"] == 0.5
+    assert any("quality: not turned" in note for note in turned["notes"])
+    assert "quality: not turned" in log.call(answers, "--leak-is", "low").output
+
+
 def test_score_log_turns_its_table_where_asked(tmp_path):
     rows = [{"question_id": "q", "text": text} for text in ("Ron", "no")]
     answers = write_lines(tmp_path / "a.jsonl", rows)
