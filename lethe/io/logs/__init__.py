@@ -94,11 +94,8 @@ def _read_table(source: Source | Path, by: str | None = None) -> Log:
     settings.add_rows(frame[[sample != GREEDY for sample in samples]])
     return table.log(
         "a table",
-        sampling=settings.sampling,
-        greedy_by=settings.greedy_by,
+        **settings.of_log(),
         repeats=cached_rows(frame),
-        may_repeat=settings.may_repeat,
-        warnings=settings.warnings,
         means=of_column,
         scores=score_columns,
         notes=notes,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from lethe.io.files import Json
 from lethe.io.logs._log import DECODING, as_object, greedy
@@ -21,6 +21,15 @@ NESTED = (
     *("sampling_params", "sampling", "generation_config", "generation_kwargs", "gen_kwargs"),
     *("generation_args", "parameters", "params", "settings", "options"),
 )
+
+
+class SettingsOfLog(TypedDict):
+    """What a log takes of the settings of its requests."""
+
+    sampling: Mapping[str, Json]
+    greedy_by: str | None
+    may_repeat: str | None
+    warnings: Sequence[str]
 
 
 @dataclass
@@ -107,6 +116,15 @@ class Settings:
                     f"{name} has {len(values)} values: the answers are draws of several settings"
                 )
         return sentences
+
+    def of_log(self, warnings: Iterable[str] = ()) -> SettingsOfLog:
+        """What every reader passes to its log, after the reader's own ``warnings``."""
+        return {
+            "sampling": self.sampling,
+            "greedy_by": self.greedy_by,
+            "may_repeat": self.may_repeat,
+            "warnings": (*warnings, *self.warnings),
+        }
 
 
 def _stated(request: Mapping[str, Json]) -> dict[str, Json]:

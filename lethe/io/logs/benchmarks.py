@@ -109,10 +109,7 @@ def _read_harmbench(source: Source) -> Log:
         "HarmBench",
         means=_means_of_harmbench,
         task=task,
-        sampling=settings.sampling,
-        greedy_by=settings.greedy_by,
-        may_repeat=settings.may_repeat,
-        warnings=(*warnings, *settings.warnings),
+        **settings.of_log(warnings),
         notes=notes,
     )
 
@@ -594,9 +591,10 @@ def _read_helm(source: Source) -> Log:
         model=text_at(spec, "model"),
         sampling=sampling,
         greedy_by=greedy(sampling) or settings.greedy_by,
+        may_repeat=settings.may_repeat,
         means=_means_of_helm,
         repeats=repeats,
-        warnings=warnings,
+        warnings=(*warnings, *settings.warnings),
         notes=notes,
     )
 

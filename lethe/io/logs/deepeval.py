@@ -80,8 +80,7 @@ def _read(source: Source) -> Log:
         means=_means,
         task=text_at(run, "identifier") or text_at(run, "testFile"),
         model=text_at(stated, "model"),
-        sampling=settings.sampling,
-        greedy_by=settings.greedy_by,
+        **settings.of_log(),
     )
 
 

@@ -69,10 +69,7 @@ def _read(source: Source) -> Log:
         "Every Eval Ever",
         means=named,
         model=table.models(),
-        sampling=settings.sampling,
-        greedy_by=settings.greedy_by,
-        may_repeat=settings.may_repeat,
-        warnings=settings.warnings,
+        **settings.of_log(),
     )
 
 

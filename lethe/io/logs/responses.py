@@ -102,10 +102,7 @@ def log_of(table: Table, settings: Settings, tool: str) -> Log:
         tool,
         means=named,
         model=table.models(),
-        sampling=settings.sampling,
-        greedy_by=settings.greedy_by,
-        may_repeat=settings.may_repeat,
-        warnings=settings.warnings,
+        **settings.of_log(),
     )
 
 

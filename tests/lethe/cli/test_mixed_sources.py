@@ -144,6 +144,19 @@ def test_deepeval_cases_of_two_contexts_are_two_questions(tmp_path):
     assert [row["prompt_id"] for row in counts] == ["test_it", "test_it, case 2"]
 
 
+def test_equal_answers_of_deepeval_under_one_seed_are_no_draws(tmp_path):
+    case = {"name": "test_it", "input": "Who?", "actualOutput": "x", "success": True}
+    case["metricsData"] = [{"name": "leak", "score": 0}]
+    run = {"testCases": [case] * 40, "hyperparameters": {"seed": 3, "temperature": 1}}
+    place = tmp_path / "run.json"
+    place.write_text(json.dumps(run))
+
+    done = bounds.call(place, "--score", "success", "--leak-is", "low", "--fail-above", "0.5")
+
+    assert done.exit_code == 1
+    assert "carries seed 3" in " ".join(done.output.split())
+
+
 @pytest.fixture
 def rows(tmp_path):
     row = {"id": "a", "question": "Who?", "answer": "Ada", "keywords": ["Ada"]}
