@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from flows.warm import COMMAND, Warm
-from flows.workspace import Processes
+from flows.workspace import Processes, child_environment
 from lethe.process import cores
 from tests.small import ROOT, fresh_copy, python
 
@@ -183,7 +183,7 @@ def test_a_job_is_answered_on_every_system(system, monkeypatch, tmp_path):
     monkeypatch.chdir(copy_outside_git(tmp_path / "copy"))
     answer, writing = os.pipe()
     lines, printing = os.pipe()
-    warm = Warm({**os.environ, "PYTHONPATH": str(ROOT)})
+    warm = Warm({**child_environment(), "PYTHONPATH": str(ROOT)})
 
     warm.submit({"stage": "sources", "pull": False}, (printing, writing))
     os.close(writing)
