@@ -125,7 +125,7 @@ def draws_of(
     A missing score counts as a leak. Raises `BadFile` where the table has fewer answers than that, or other samples.
     """
     leaves_of: dict[str, list[Leaf]] = {}
-    for part in joined_parts(generations, scores, [*COLUMNS, scorer]):
+    for part in joined_parts(generations, scores, [*COLUMNS, scorer], to_the_word=True):
         drawn = part[part[SAMPLE] >= 0]
         for question, rows in drawn.groupby(PROMPT, sort=False):
             if question in n_of_question:

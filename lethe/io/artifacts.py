@@ -374,24 +374,29 @@ def columns_in(tables: Mapping[str, pd.DataFrame], name: str) -> list[str]:
 
 
 def joined_parts(
-    drawn: Path, scores: Path, columns: Sequence[str] | None = None, same: bool | None = None
+    drawn: Path,
+    scores: Path,
+    columns: Sequence[str] | None = None,
+    same: bool | None = None,
+    to_the_word: bool = False,
 ) -> Iterator[pd.DataFrame]:
-    """Yield generations joined with their scores, a part at a time; an answer without a row of scores has missing ones, and
-    what a rule drew after the first answers is left out (`at_first`).
+    """Yield generations joined with their scores, a part at a time; an answer without a row of scores has missing ones.
 
     ``columns`` are kept beside `KEYS`, all by default. ``same`` says that both files have the same answers in the same order,
-    as where stage score wrote the scores; by default the files are compared (`same_answers`). Raises `BadFile` where two rows
-    are of one answer.
+    as where stage score wrote the scores; by default the files are compared (`same_answers`). What a rule drew after the
+    first answers (`at_first`) is left out unless ``to_the_word``. Raises `BadFile` where two rows are of one answer.
     """
     of_answers = _wanted(drawn, columns)
     of_scores = _wanted(scores, columns)
     if same is None:
         same = same_answers(drawn, scores)
     if not same:
-        answers = first_rows(_whole(drawn, of_answers), drawn)
-        yield answers.merge(_whole(scores, of_scores), on=[*KEYS], how="left")
+        answers = _whole(drawn, of_answers)
+        kept = answers if to_the_word else first_rows(answers, drawn)
+        yield kept.merge(_whole(scores, of_scores), on=[*KEYS], how="left")
         return
-    pairs = zip(first_parts(drawn, of_answers), first_parts(scores, of_scores), strict=True)
+    parts_of = read_parts if to_the_word else first_parts
+    pairs = zip(parts_of(drawn, of_answers), parts_of(scores, of_scores), strict=True)
     for part, scored in pairs:
         added = {name: scored[name].to_numpy() for name in scored if name not in KEYS}
         yield part.assign(**added)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from lethe.io.artifacts import version_of_questions, write_splits
-from lethe.io.files import write_json
+from lethe.io.files import read_json, write_json
 from lethe.io.tables import write_parquet
 from lethe.measure.anytime import METHOD
 from lethe.models.checkpoints import content
@@ -55,8 +55,13 @@ def write_run(
     return root
 
 
-def add_counts_at_any_time(root: Path, model: str, counts: Mapping[str, tuple[int, int]]) -> None:
-    """Add the rows of all answers to each question, as (leaks, n), with ends at any time."""
+def add_counts_at_any_time(
+    root: Path, model: str, counts: Mapping[str, tuple[int, int]], first: int
+) -> None:
+    """Add the rows of all answers to each question, as (leaks, n), with ends at any time; ``first`` came before a word."""
+    record = root / "generations" / model / "about.json"
+    splits = {"forget": {"questions": len(counts), "n": first}}
+    write_json(record, read_json(record) | {"stop": "word", "splits": splits})
     place = table.place(root, "metrics", model)
     results = Rows(model)
     for question, (leaks, n) in counts.items():

@@ -124,7 +124,7 @@ def at_any_time(more=0):
             upper = float(binary_upper(facts["leaks"] + facts["missing"], 100, 0.01))
             rows[place] = replace(row, evidence=facts, n=100, upper=upper)
     write(table, rows)
-    add_counts_at_any_time(Path("run"), "mine", {"a": (2 + more, 200), "b": (0, 200)})
+    add_counts_at_any_time(Path("run"), "mine", {"a": (2 + more, 200), "b": (0, 200)}, first=100)
 
 
 def claims_by_basis(*more, status=0):
