@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from lethe.sampling.engine import Engine, Prompt, Settings
 
 DRAWS = 200
+AS_CLAIMED = -1  # the size of a check: what the claim fixes, else `CHECKED`
+CHECKED = 688  # a clean check of as many of 4,096 draws leaves 37 that may be forged
 BATCH = 64  # answers to a question between two looks at its e-value
 ASKED = ("question", "context")  # the keys of a row that make its prompt
 PLAIN = "qa"  # the package's own template, whose place is another on every machine
@@ -341,7 +343,8 @@ def verify(
     add : Add the audits of another copy of this certificate; repeatable. Only the join of all copies has the level.
     redraw : Repeat the stored draws of this many auditors, on the same engine, and compare the leaks.
     check : Draw this many of the author's answers to each question again, chosen by a fresh coin, and compare them with the
-        files of draws beside the certificate. The result holds even against an author who forges answers.
+        files of draws beside the certificate. The result holds even against an author who forges answers. -1, or --check
+        without a number, is the size that the claim fixes, else 688, or all where there are fewer.
     key : The public key (OpenSSH or PEM) of an envelope's author.
     retrain : The folder of Retrain on this machine, of a certificate beside it. [default: as the certificate says]
 
@@ -370,6 +373,8 @@ def verify(
     claim = read_certificate(Path(file))
     for other in add:
         claim = merged(claim, read_certificate(Path(other)), Path(other))
+    if check == AS_CLAIMED:
+        check = claim.check or CHECKED
     how = _stated(claim, prompt)
     _check_repeats(claim, how, redraw, check)
     if claim.retrain is None:
@@ -440,8 +445,9 @@ def _check_unasked(**options: object) -> None:
 
 def _check_asked(draws: int, redraw: int, size: int, key: Place | None) -> None:
     check(key is None, "key", key, "left out: a certificate has no signature")
-    for name, value in (("redraw", redraw), ("draws", draws), ("check", size)):
+    for name, value in (("redraw", redraw), ("draws", draws)):
         check(value >= 0, name, value, "a whole number of at least 0")
+    check(size >= AS_CLAIMED, "check", size, f"a whole number of at least {AS_CLAIMED}")
 
 
 def _stated(claim: certificate.Certificate, prompt: Place | None) -> CertificateSettings:

@@ -129,7 +129,7 @@ def dossier(
     model : The name of the model after the erasure, in the run.
     record : The erased record: an id of a forget question, or FIELD=VALUE of the dataset, such as author=Ada; repeatable.
     request : The number of the request, as your files name it.
-    tau : The largest leak probability of a question that counts as bounded. [default: 0.05]
+    tau : The largest leak probability of a question that counts as bounded.
     alpha : The probability with which the finding is false.
     responsible : Who answers for the dossier.
     before : The model of the run before the erasure. [default: Base, if the run has one]

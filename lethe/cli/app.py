@@ -63,6 +63,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "verify": Command(
             "certificates:verify file",
             "verify certificate.json --draws 200 --model ./my-model --data forget.jsonl --auditor me",
+            alone={"--check": "-1"},  # `lethe.api.certificates.AS_CLAIMED`
         ),
         "table": Command(
             "tabling:table runs",

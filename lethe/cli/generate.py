@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
@@ -39,7 +39,8 @@ class Command:
 
     After MODULE:FUNCTION, the target lists the ``arguments`` typed without a name; ``names`` are other names of an option. A
     function of `lethe.cli.hooks` with the same name calls the public function; its further parameters become options. A
-    command that is ``fast`` takes the machine's own kernels unless it is called with --portable.
+    command that is ``fast`` takes the machine's own kernels unless it is called with --portable. ``alone`` has the value of
+    each option that may stand without one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Command:
         *examples: str,
         names: Mapping[str, tuple[str, ...]] | None = None,
         fast: bool = False,
+        alone: Mapping[str, str] | None = None,
     ):
         place, *self.arguments = target.split()
         module, self.function = place.split(":")
@@ -55,6 +57,7 @@ class Command:
         self.examples = examples
         self.names = names or {}
         self.fast = fast
+        self.alone = alone or {}
 
     @cached_property
     def summary(self) -> str:
@@ -74,7 +77,21 @@ class Command:
 
 
 class LetheCommand(TyperCommand):
-    """Names an option as it is typed where the library refuses the value: the library knows it as an argument."""
+    """Names an option as it is typed where the library refuses the value: the library knows it as an argument.
+
+    ``alone`` has the value of each option that may stand without one.
+    """
+
+    alone: Mapping[str, str] = MappingProxyType({})
+
+    def parse_args(self, ctx: Typers, args: list[str]) -> list[str]:
+        given = []
+        for place, word in enumerate(args):
+            has_value = place + 1 < len(args) and not args[place + 1].startswith("-")
+            given.append(
+                word if word not in self.alone or has_value else f"{word}={self.alone[word]}"
+            )
+        return super().parse_args(ctx, given)
 
     def make_context(self, *args: Typers, **extra: Typers) -> Typers:
         try:
@@ -132,7 +149,8 @@ def built(name: str, command: Command) -> TyperCommand:
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
     alone.command(name, cls=LetheCommand)(callback_of(command))
     made = typer.main.get_command(alone)
-    assert isinstance(made, TyperCommand)
+    assert isinstance(made, LetheCommand)
+    made.alone = command.alone
     return made
 
 

@@ -198,6 +198,21 @@ def test_a_verifier_with_model_data_and_files_alone_checks_single_draws(
     assert check["s"] == [64, 64]
 
 
+@pytest.mark.parametrize(("fixed", "size"), [(["--check", 12], 12), ([], 40)])
+def test_a_check_without_a_number_has_the_size_of_the_claim_or_all_draws(place, fixed, size):
+    certify("--draws", 40, *fixed)
+
+    check = verify("--check", "--draws", 0)["check"]
+
+    assert check["s"] == [size, size]
+
+
+def test_a_check_without_a_number_may_stand_last(place):
+    certify("--draws", 40)
+
+    assert verify("--draws", 0, "--check")["check"]["s"] == [40, 40]
+
+
 def test_the_checker_alone_verifies_each_question_of_a_certificate(place, tmp_path_factory):
     certify("--draws", 150)
     other = tmp_path_factory.mktemp("alone")
