@@ -48,18 +48,18 @@ setup:
 	  echo ".venv is a link or belongs to another folder: remove it, then run 'make setup' again." >&2; exit 2; fi
 	@$(MAKE) --no-print-directory $(STAMP)
 
-# The frozen list is complete, so pip resolves nothing (--no-deps). The next line adds the further packages that a build of
-# torch for another machine needs. pip would byte-compile on one core, hence compileall. Files of a package for another
-# Python do not compile, which is harmless.
-PIP = $(BIN)/python -m pip install -qq --no-compile
-$(STAMP): $(REQUIREMENTS) pyproject.toml
+# Configure DVC for this machine (whether this is a git repository; plots on a page that needs no network), then import what a
+# run imports: two processes so byte-compile some 6,000 of 30,000 files; the others compile where something first imports them.
+define PREPARE
+from pathlib import Path; from flows import prefect_settings, workspace; here = Path.cwd(); \
+workspace.prepare(here); prefect_settings.prepare(here); \
+import flows.pipeline, prefect.server.api.server, dvc.repo.reproduce, lethe.report.page, lethe.tracking.runs
+endef
+$(STAMP): $(REQUIREMENTS) requirements/install.py pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --no-deps -r $(REQUIREMENTS)
-	$(PIP) $$(grep '^torch==' $(REQUIREMENTS))
-	$(PIP) --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true
-	# Configure DVC for this machine: whether this is a git repository, and plots on a page that needs no network.
-	$(BIN)/python -c 'from pathlib import Path; from flows.workspace import prepare; prepare(Path.cwd())'
+	$(BIN)/python requirements/install.py $(REQUIREMENTS)
+	mkdir -p .lethe
+	$(BIN)/python -c 'from flows.warm import load; load()' & $(BIN)/python -c '$(PREPARE)' && wait
 	touch $(STAMP)
 	@echo "Ready. 'make run' runs the demonstration. After '. .venv/bin/activate', 'lethe --help' lists the commands."
 

@@ -251,7 +251,7 @@ def _work(message: bytes, lines: int, answer: int, loaded: bool) -> None:
         os._exit(status)
 
 
-def _load() -> bool:
+def load() -> bool:
     """Import what stages that work on a model import; a stage by itself says what prevents it."""
     try:
         for name in IMPORTED:
@@ -286,7 +286,7 @@ def main() -> None:
             os._exit(0)  # at once, without the end of all libraries
         group = str(json.loads(message).get("stage")).partition("@")[0]
         if may_load and not loaded and group in OF_MODELS and Path(f"stages/{group}.py").is_file():
-            loaded = _load()
+            loaded = load()
             may_load = loaded
         lines, answer = descriptors
         if _fork(lines) == 0:

@@ -53,6 +53,7 @@ COPIED = (
     "pyproject.toml",
     ".dvcignore",
     "requirements/cpu.txt",
+    "requirements/install.py",
     ".dvc/config",
     ".dvc/.gitignore",
 )
@@ -159,7 +160,7 @@ class Project:
             (own / part).symlink_to(of_the_tests / part)
         (own / "bin/activate").unlink(missing_ok=True)
         (own / "bin/activate").write_text(f"VIRTUAL_ENV={own}\n")  # `make setup` asks whose it is
-        for old in ("pyproject.toml", "requirements/cpu.txt"):
+        for old in ("pyproject.toml", "requirements/cpu.txt", "requirements/install.py"):
             os.utime(folder / old, (0, 0))
         (own / ".installed").touch()
         return folder
