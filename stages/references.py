@@ -37,6 +37,7 @@ def run(settings: Params, root: Path) -> None:
             "scorer": binary,
             "params": None if params is None else params.model_dump(mode="json"),
             "retrains": report.retrains,
+            "base": report.base,
         }
         weights = settings.deciding_weights
         if judge is not None or binary in JUDGES:  # the draws follow the verdicts of these weights

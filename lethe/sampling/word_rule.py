@@ -21,6 +21,7 @@ class Rule:
 
     ``scorer``, a column of scores, with ``params`` says which answer leaks; ``judge`` is the kind of a judge that has a stage
     of its own, None where the column has its scorer's name. ``retrains`` are the Retrains of the run by name, in their order.
+    On these and on ``base``, the model before unlearning, there is no word: they get the first answers alone.
     """
 
     tau: float
@@ -29,6 +30,11 @@ class Rule:
     params: ScorerParams | None = None
     retrains: Mapping[str, ModelEntry] = field(default_factory=dict)
     judge: str | None = None
+    base: str | None = None
+
+    def decides(self, name: str) -> bool:
+        """Whether there is a word on the model of this name."""
+        return name != self.base and name not in self.retrains
 
     @property
     def scores_by(self) -> str:
@@ -63,4 +69,4 @@ def read_rule(folder: Path) -> Rule:
     if stated["params"] is not None:
         params = scorer_params(judge or scorer, stated["params"])
     goal = math.log(stated["models"] / stated["alpha"])
-    return Rule(stated["tau"], goal, scorer, params, retrains, judge)
+    return Rule(stated["tau"], goal, scorer, params, retrains, judge, stated["base"])

@@ -43,8 +43,8 @@ def run(
     """Draw the answers of every split; write ``root/generations/name``.
 
     With `sample.stop: word` the forget set's table has more than the first answers where ``rule`` needs them, and
-    ``beside/RETRAIN.parquet`` has the answers of each Retrain that were drawn for this model; of a Retrain itself it has the
-    first answers alone.
+    ``beside/RETRAIN.parquet`` has the answers of each Retrain that were drawn for this model; of Base and of a Retrain it has
+    the first answers alone.
 
     With ``sample.language`` the forget set's table has a column ``production``, ``language.json`` describes the language, and
     ``prompts/forget.parquet`` has the second sample. Follow-up questions have their answers in ``turns/forget.parquet``.
@@ -228,7 +228,7 @@ def _options(
 
 def _models_at_once(name: str, rule: Rule | None) -> int:
     """How many models are open together: the model, and the Retrains beside it."""
-    if rule is None or name in rule.retrains:
+    if rule is None or not rule.decides(name):
         return 1
     return 1 + len(rule.retrains)
 
@@ -290,9 +290,9 @@ def _forget_task(work: Sequence[SplitTask]) -> SplitTask:
 
 
 def _to_word(name: str, subject: Drawer, sample: SampleSettings, judging: Judging) -> ToWord | None:
-    """Draw until the word on the model is certain, beside the Retrains; None for a Retrain, on which there is no word."""
+    """Draw until the word on the model is certain, beside the Retrains; None where there is none, as on Base and Retrain."""
     rule = judging.rule
-    if name in rule.retrains:
+    if not rule.decides(name):
         return None
     beside = {}
     for number, (retrain, model) in enumerate(rule.retrains.items()):

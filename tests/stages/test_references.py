@@ -46,6 +46,15 @@ def test_the_rule_has_the_tolerance_the_goal_and_the_scorer(settings):
     assert list(rule.retrains) == ["retrain"]
 
 
+def test_there_is_a_word_on_the_models_under_test_alone(settings):
+    references.run(settings(), ROOT)
+
+    rule = read_rule(ROOT / "references")
+
+    decided = [name for name in ("base", "retrain", "npo_entropy_at") if rule.decides(name)]
+    assert decided == ["npo_entropy_at"]
+
+
 def test_a_retrain_has_its_path_and_the_digest_of_its_weights(settings):
     references.run(settings(), ROOT)
 

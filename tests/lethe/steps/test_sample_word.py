@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,13 @@ def test_the_first_answers_are_those_of_a_fixed_number(draw):
 
 def test_a_retrain_has_the_first_answers_alone(draw):
     folder = draw("retrain")
+
+    assert set(sizes(read_table(folder / "forget.parquet")).values()) == {32}
+    assert not (folder / "beside").exists()
+
+
+def test_base_has_the_first_answers_alone(draw, rule):
+    folder = draw(by=replace(rule, base="mine"))
 
     assert set(sizes(read_table(folder / "forget.parquet")).values()) == {32}
     assert not (folder / "beside").exists()
