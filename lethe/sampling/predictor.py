@@ -227,9 +227,9 @@ class RowModel:
 
         def results(chosen: np.ndarray) -> list[torch.Tensor]:
             cache = RowCache(length + 1)
-            for slot, row in enumerate(chosen):
-                cache.fill(slot, prefills[row])
+            cache.fill(0, prefilled)
             cache.set_length(length)
+            cache.copy(rows, chosen, np.arange(len(chosen)))
             logits = self.step(tokens[chosen], cache)
             last = cache.layers[-1]
             keys = last.keys[: len(chosen), :, length]
@@ -239,7 +239,7 @@ class RowModel:
         batches = [np.arange(1), np.arange(3, 19), np.arange(7, 24), np.arange(1, 34)]
         batches.append(random.permutation(rows))
         with torch.inference_mode():
-            prefills = [self.prefill(prefix[None]) for prefix in prefixes]
+            prefilled = self.prefill(prefixes)
             whole = results(np.arange(rows))
             for batch in batches:
                 for part, all_rows in zip(results(batch), whole, strict=True):
