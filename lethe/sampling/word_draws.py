@@ -52,10 +52,13 @@ class Judging:
 
     def scores(self, answers: Answers, shorten: Shorten) -> np.ndarray:
         """The scores of the sampled answers to a question, NaN for a missing one."""
-        table = table_of([answers])
-        sampled = table[table["sample"] != artifacts.GREEDY]
-        texts = answer_parts.answers_of(shorten(sampled), self.parts)["text"]
-        (scores,) = self.scorer.score([AnsweredRow(list(texts), self.items[answers.prompt_id])])
+        if self.parts is None:  # then nothing shortens an answer either
+            texts = answers.texts[answers.samples[0] == artifacts.GREEDY :]
+        else:
+            table = table_of([answers])
+            sampled = table[table["sample"] != artifacts.GREEDY]
+            texts = list(answer_parts.answers_of(shorten(sampled), self.parts)["text"])
+        (scores,) = self.scorer.score([AnsweredRow(texts, self.items[answers.prompt_id])])
         return scores
 
 
