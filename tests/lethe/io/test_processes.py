@@ -5,6 +5,7 @@ import pytest
 from lethe.errors import LetheError
 from lethe.io import processes
 from lethe.io.processes import Drawn
+from tests.benchmarks import retries
 
 TESTED = ["eval", "weights", ["q1", "q2"]]
 
@@ -141,3 +142,9 @@ def test_a_folder_that_cannot_be_written_keeps_this_call_alone(folder):
     assert not counted.kept
     assert counted.with_evidence(0.1, {"q1": 2.0}).largest == {"0.1": {"q1": 2.0}}
     assert counted.totals() == {"q1": Drawn(0, 100)}
+
+
+def test_whoever_changes_seeds_by_hand_opens_the_gate_of_a_leaking_model_as_rarely_as_promised():
+    share = retries.opened_by_hand(alpha=0.05, runs=200)
+
+    assert share <= 0.05
