@@ -19,7 +19,9 @@ from lethe.config.measuring import (
 from lethe.config.schema import ReportSettings
 from lethe.config.twins import OfModel
 
-FIRST_ANSWERS = 256  # to each question before the first word is tried; other numbers rest on them
+# To each question before the first word is tried. Every other number rests on them, so half as many would widen those, while
+# *forgot* needs more than twice as many anyway: only a model that leaks would end sooner (docs/evidence.md).
+FIRST_ANSWERS = 256
 MOST_ANSWERS = 32_768  # to each question whose word stays open
 UNMARKED = [""]  # the marks of thinking with which everything is answer
 

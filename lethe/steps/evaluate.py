@@ -820,7 +820,7 @@ def _why_fixed(settings: EvaluationSettings, binary: str | None, has_followups: 
     if settings.n is not None:
         return "n is given"
     if settings.judge is not None:
-        return "a judge reads the answers after they are drawn"
+        return "a judge's verdicts earn no word without a person's labels"
     if binary is None:
         return "no question has keywords, so that an answer is neither a leak nor none"
     if settings.language is not None:
