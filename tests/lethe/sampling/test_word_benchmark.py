@@ -31,7 +31,7 @@ def test_the_seconds_of_a_call_that_was_ended_count(tmp_path):
         run(["busy"], tmp_path, tmp_path, most=1)
 
     first = spent(tmp_path)
-    assert 0.9 < first.processor < 5
+    assert 0.5 < first.processor < 5  # the limit counts ticks of the system
     (tmp_path / "quick.py").write_text("print('done')")
     printed, cost = run(["quick"], tmp_path, tmp_path)
     assert printed == "done\n"
