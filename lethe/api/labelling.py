@@ -15,7 +15,7 @@ from lethe.errors import BadInput, check, plural
 from lethe.io.artifacts import record_of_draws
 from lethe.io.files import Json
 from lethe.labels.bounds import measure_labels
-from lethe.labels.draws import read_draws
+from lethe.labels.draws import of_missing, read_draws
 from lethe.labels.labels import Labels, read_labels
 from lethe.labels.plan import DIGITS, Plan
 from lethe.measure.prompts import Worst
@@ -118,6 +118,8 @@ class LabelledBounds(Measurement):
                 f"On the random draws of the rest the judge called {judge['leaks_called']} of {judge['leaks']} leaks a leak "
                 f"and {judge['clean_called']} of {judge['clean']} clean answers; no bound rests on the judge."
             )
+        if self.finished or settings["settled"]:  # otherwise the plan says it
+            lines += filter(None, [of_missing(settings["missing"])])
         earlier = [f"{100 * share:g}%" for share in settings["earlier_targets"]]
         if earlier:
             lines.append(

@@ -50,10 +50,15 @@ def _mixed(table: pd.DataFrame, name: str, column: str) -> str | None:
 
 def without_end(table: pd.DataFrame) -> np.ndarray:
     """Which rows of a table, (rows,), are of answers that no model ended, by their column `finish_reason`."""
+    return np.array([kind is not None for kind in missing_kinds(table)], dtype=bool)
+
+
+def missing_kinds(table: pd.DataFrame) -> list[str | None]:
+    """Why the answer of each row is missing by its column `finish_reason`; None where nothing says so."""
     if ENDS_COLUMN not in table:
-        return np.zeros(len(table), dtype=bool)
+        return [None] * len(table)
     kinds = {stated: missing_kind(stated) for stated in table[ENDS_COLUMN].unique()}
-    return np.array([kinds[stated] is not None for stated in table[ENDS_COLUMN]], dtype=bool)
+    return [kinds[stated] for stated in table[ENDS_COLUMN]]
 
 
 def copies(table: pd.DataFrame, name: str) -> np.ndarray:

@@ -63,9 +63,7 @@ def measure_labels(
     if draws.verdicts and is_finished:
         calibration = _calibration(draws, queue, labels)
     labelled_rest = {answer for answer, _ in queue.sampled} & labels.by_answer.keys()
-    leaks = 0
-    for answers in draws.answers.values():
-        leaks += sum(labels.by_answer.get(answer, 0) for answer in answers)
+    leaks = sum(labels.by_answer.get(answer, 0) for answer in draws.present())
     add = partial(rows.add, "model", split="forget")
     add("mass", "labelled", float(1 - by_all.unlabelled.sum() / by_all.n.sum()))
     add("labels", "labelled", len(label_of_chosen) + len(labelled_rest))
@@ -78,6 +76,7 @@ def measure_labels(
         "earlier_rests": earlier_rests,
         "finished": is_finished,
         "alpha": alpha,
+        "missing": dict(draws.missing),
         "said": _source(mass, of_rest),
         "calibration": calibration and _error(calibration, alpha),
     }
@@ -85,24 +84,31 @@ def measure_labels(
 
 @dataclass(frozen=True)
 class _Counted:
-    """Of each question, (m,): labelled leaks, draws without a label, and all draws."""
+    """Of each question, (m,): labelled leaks, draws without a label, the missing ones of these, and all draws."""
 
     items: tuple[str, ...]
     leaks: np.ndarray
     unlabelled: np.ndarray
+    missing: np.ndarray
     n: np.ndarray
 
     @classmethod
     def of(cls, draws: Draws, labels: Mapping[Answer, int]) -> _Counted:
         leaks: list[int] = []
         unlabelled: list[int] = []
+        missing: list[int] = []
         sizes: list[int] = []
         for answers in draws.answers.values():
-            leaks.append(sum(labels.get(answer, 0) for answer in answers))
-            unlabelled.append(sum(answer not in labels for answer in answers))
+            labelled = [
+                labels[answer] for answer in answers if answer is not None and answer in labels
+            ]
+            leaks.append(sum(labelled))
+            unlabelled.append(len(answers) - len(labelled))
+            missing.append(answers.count(None))
             sizes.append(len(answers))
-        columns = (np.array(counts, dtype=np.float64) for counts in (leaks, unlabelled, sizes))
-        return cls(tuple(draws.answers), *columns)
+        columns = (leaks, unlabelled, missing, sizes)
+        counts = [np.array(column, dtype=np.float64) for column in columns]
+        return cls(tuple(draws.answers), *counts)
 
     @property
     def is_pooled(self) -> bool:
@@ -155,7 +161,12 @@ def _average_rows(
     pool = None
     if counted.is_pooled and alpha <= LARGEST_POOLED_ALPHA:
         average = count_bounds.labelled_average(
-            counted.leaks, counted.unlabelled, counted.n, of_rest, alpha
+            counted.leaks,
+            counted.unlabelled - counted.missing,
+            counted.n,
+            of_rest,
+            alpha,
+            counted.missing,
         )
         how = HOW
         if of_rest is not None:

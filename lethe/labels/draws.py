@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.errors import BadFile, BadRow, BadValue
+from lethe.errors import BadFile, BadRow, BadValue, plural, shortened
+from lethe.io import csv_form
+from lethe.io.answer_ends import NO_TEXT
 from lethe.io.artifacts import GREEDY, TURNS, first_rows, read_references
 from lethe.io.facts import Facts, says_stopped
 from lethe.io.files import Json, read_artifact, read_jsonl
-from lethe.io.row_facts import ENDS_COLUMN, copies, facts_of_rows, without_end
-from lethe.io.tables import file_line, is_ours, numeric_column, read_table
+from lethe.io.row_facts import copies, facts_of_rows, missing_kinds
+from lethe.io.tables import file_line, numeric_column, read_table, suffix_of
 from lethe.labels.labels import Answer
 
 if TYPE_CHECKING:
@@ -48,14 +51,20 @@ class Wanted:
 class Draws:
     """The answers of a run by question, in sampling order, with the texts of the questions and the judge's verdicts (1, 0 or
     NaN) where there are any. ``wanted`` is the answer of the dataset that must not come, and its keywords, by question.
-    ``stated`` is what the rows state of how they were drawn.
+    ``stated`` is what the rows state of how they were drawn. A missing answer is None, and ``missing`` counts them by kind.
     """
 
-    answers: Mapping[str, Sequence[Answer]]
+    answers: Mapping[str, Sequence[Answer | None]]
     questions: Mapping[str, str]
     verdicts: Mapping[str, np.ndarray] = field(default_factory=dict)
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
     stated: Facts = field(default_factory=Facts)
+    missing: Mapping[str, int] = field(default_factory=dict)
+
+    def present(self) -> Iterator[Answer]:
+        """The answers that are not missing, question by question."""
+        for answers in self.answers.values():
+            yield from filter(None, answers)
 
 
 def read_draws(
@@ -78,6 +87,8 @@ def read_draws(
         table = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
     if table.empty:
         raise BadFile(file, "holds no sampled answers")
+    if suffix_of(file) in csv_form.SUFFIXES:  # a CSV has an empty answer as an empty cell
+        table["text"] = table["text"].fillna("")
     _check_rows(table, file)
     table = table.reset_index(drop=True)
     if verdicts is not None:
@@ -94,19 +105,27 @@ def read_draws(
 
 
 def _check_rows(table: pd.DataFrame, file: Path) -> None:
-    """Refuse rows that no bound of labels holds for: stopped draws, copies, and missing answers of a user's table."""
+    """Refuse rows that no bound of labels holds for: stopped draws, and copies."""
     if says_stopped(table):
         raise BadFile(file, STOPPED_EARLY, "Draw a number of answers that is fixed beforehand.")
+    for place, text in table["text"].dropna().items():
+        if not isinstance(text, str):
+            problem = f"column text: got {shortened(text)}, expected a text"
+            raise BadRow(file, file_line(file, int(place)), problem)
     repeats = copies(table, "prompt_id")
     if repeats.any():
         line = file_line(file, int(table.index[repeats].min()))
         problem = "prompt_id and sample repeat an earlier line"
         raise BadRow(file, line, problem, "Leave out the copy.")
-    broken = without_end(table)
-    if broken.any() and not is_ours(file):
-        line = file_line(file, int(table.index[broken].min()))
-        problem = f"the answer is missing, since {ENDS_COLUMN} says that no model ended it"
-        raise BadRow(file, line, problem, "Draw the answer again.")
+
+
+def of_missing(missing: Mapping[str, int]) -> str:
+    """How many answers are missing, by kind, and how they count; empty where none is."""
+    if not missing:
+        return ""
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in missing.items())
+    answers = plural(sum(missing.values()), "missing answer")
+    return f"{answers} ({kinds}) cannot be labelled, and count as leaks in upper bounds and as clean in lower ones."
 
 
 def refuse_references(generations: Path) -> None:
@@ -125,17 +144,24 @@ def refuse_references(generations: Path) -> None:
 
 
 def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
-    """The draws of a table with ``prompt_id``, ``text`` and optionally ``verdict``, in sampling order within a question."""
-    answers: dict[str, list[Answer]] = {}
+    """The draws of a table with ``prompt_id``, ``text``, optionally ``finish_reason`` and ``verdict``, in sampling order
+    within a question; an answer without a text, or that no model ended, is missing.
+    """
+    answers: dict[str, list[Answer | None]] = {}
     judged: dict[str, np.ndarray] = {}
+    missing: Counter[str] = Counter()
     for name, rows in table.groupby("prompt_id", sort=False):
         answers[str(name)] = []
-        for text in rows["text"]:
-            shown = text if isinstance(text, str) else ""
-            answers[str(name)].append(Answer(str(name), shown))
+        for text, kind in zip(rows["text"], missing_kinds(rows), strict=True):
+            answer = None
+            if kind is None and isinstance(text, str):
+                answer = Answer(str(name), text)
+            else:
+                missing[kind or NO_TEXT] += 1
+            answers[str(name)].append(answer)
         if "verdict" in rows:
             judged[str(name)] = rows["verdict"].to_numpy(dtype=np.float64)
-    return Draws(answers, questions, judged)
+    return Draws(answers, questions, judged, missing=missing)
 
 
 def _rows(dataset: Path) -> dict[str, Mapping[str, Json]]:

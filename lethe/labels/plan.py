@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from lethe.errors import plural
 from lethe.labels.bounds import measure_labels
-from lethe.labels.draws import Draws
+from lethe.labels.draws import Draws, of_missing
 from lethe.labels.labels import Labels
 from lethe.labels.queue import Ahead, Queue
 from lethe.results.table import Rows
@@ -88,8 +88,10 @@ class Plan(Queue):
     def sentence(self, labels: Labels) -> str:
         """The number of answers that are left, and the bounds if all of them are clean."""
         left = plural(len(self.left(labels)), "answer")
+        missing = of_missing(self.draws.missing)
         if self.refused:
-            return f"{left} to read. No bound will be stated. {' '.join(self.refused)}"
+            refused = f"{left} to read. No bound will be stated. {' '.join(self.refused)}"
+            return f"{refused} {missing}".rstrip()
         ends = self.ends(labels, CLEAN)
         worst = f"worst question at most {_shown(ends.worst)}"
         average = ""
@@ -97,7 +99,7 @@ class Plan(Queue):
             average = f", average at most {_shown(ends.average[1])}"
         coverage = 100 * (1 - significant(self.alpha, DIGITS, "upper"))  # never rounded to 100%
         level = f"each with probability {coverage.normalize():f}% over independent draws"
-        return f"{left} to read: {worst}{average}, if all are clean ({level})."
+        return f"{left} to read: {worst}{average}, if all are clean ({level}). {missing}".rstrip()
 
 
 def _shown(share: float) -> str:

@@ -45,9 +45,8 @@ class Queue:
         self.target = target
         self.rest = rest
         self.counts: Counter[Answer] = Counter()
-        for name in draws.answers:
-            self.counts.update(draws.answers[name])
-        self.total = self.counts.total()
+        self.counts.update(draws.present())
+        self.total = sum(map(len, draws.answers.values()))  # a missing answer has mass, too
         # stable: ties in the order of the file
         by_mass = [answer for answer, _ in self.counts.most_common()]
         covered = np.cumsum([self.counts[answer] for answer in by_mass])
@@ -70,7 +69,7 @@ class Queue:
         leaks_of_question: Counter[str] = Counter()
         for name, verdicts in self.draws.verdicts.items():
             for answer, verdict in zip(self.draws.answers[name], verdicts, strict=True):
-                if verdict == 1:
+                if answer is not None and verdict == 1:
                     leaks[answer] += 1
                     leaks_of_question[name] += 1
         found = sorted(leaks, key=lambda answer: -leaks[answer])
@@ -82,7 +81,8 @@ class Queue:
         counted = []
         for name in self.draws.answers:
             for place, answer in enumerate(self.draws.answers[name]):
-                counted.append((answer, place))
+                if answer is not None:
+                    counted.append((answer, place))
         chosen = set(self.chosen)
         for place in np.random.default_rng(SEED).permutation(len(counted)):
             if counted[place][0] not in chosen:

@@ -177,6 +177,7 @@ def labelled_average(
     n: np.ndarray,
     of_rest: tuple[int, int] | None,
     alpha: float,
+    missing: ArrayLike = 0,
 ) -> tuple[float, float]:
     """Ends (lower, upper) of the average leak probability over questions with equally many draws;
     alpha at most 1/4.
@@ -195,6 +196,9 @@ def labelled_average(
         drawn without replacement: at most the sum of ``rest``.
     alpha
         One-sided level of each end.
+    missing
+        (m,) draws without a text, which nobody can label and ``rest`` leaves out: each is a leak
+        in the upper end, and none in the lower one.
 
     >>> leaks, rest, n = np.array([5, 0]), np.array([40, 60]), np.array([500, 500])
     >>> ends = labelled_average(leaks, rest, n, of_rest=(1, 50), alpha=0.05)
@@ -212,7 +216,7 @@ def labelled_average(
     counts = np.zeros(np.shape(leaks))  # the pooled ends depend on the sum alone
     counts[0] = known + least
     lower, _ = pooled_bounds(counts, n, level)
-    counts[0] = known + most
+    counts[0] = known + most + np.sum(missing)
     _, upper = pooled_bounds(counts, n, level)
     return float(lower[0]), float(upper[0])
 

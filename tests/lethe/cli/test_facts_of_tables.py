@@ -121,11 +121,11 @@ def test_labels_of_a_table_that_refutes_its_draws_state_no_bound(tmp_path, colum
     [
         ("stopped", True, "early stopping"),
         ("sample", 0, "repeat an earlier line"),
-        ("finish_reason", "error", "no model ended it"),
+        ("text", 7, "expected a text"),
     ],
 )
-def test_labels_need_each_answer_once_and_whole(tmp_path, column, values, reason):
-    path = written(tmp_path / "answers.csv", table(texts=True, **{column: values}))
+def test_labels_need_each_answer_once_and_as_a_text(tmp_path, column, values, reason):
+    path = written(tmp_path / "answers.parquet", table(texts=True, **{column: values}))
 
     assert reason in label.refused(path, "--labels", tmp_path / "none.jsonl")
 

@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
+import lethe
 from lethe.cli.hooks import ask
 from lethe.errors import BadFile, BadRow
+from lethe.io.tables import write_parquet
 from lethe.labels.bounds import measure_labels
 from lethe.labels.draws import Draws, Wanted, read_draws
 from lethe.labels.labels import Answer, Asked, Labels, read_labels
@@ -231,7 +233,9 @@ def test_a_sorted_table_is_read_in_sampling_order(table):
     frame = pd.read_csv(table)
     frame.sort_values(["prompt_id", "text"]).to_csv(table, index=False)
     found = read_draws(table, None, None, None)
-    texts_of_question = {name: [answer.text for answer in found.answers[name]] for name in FRAME}
+    texts_of_question = {
+        name: [answer.text for answer in found.answers[name] if answer] for name in FRAME
+    }
     assert texts_of_question == FRAME
 
 
@@ -394,3 +398,97 @@ def test_more_random_draws_after_a_look_are_no_random_draws(tmp_path):
     assert settings["earlier_rests"] == [20]
     n, zero = np.array([200]), np.zeros(1)
     assert ends([model]) == [labelled_average(zero, n - 60, n, (0, 0), 0.05)]
+
+
+LOST = {"failed": 3, "null content": 2}
+
+
+@pytest.fixture
+def broken_run(tmp_path):
+    """A folder of generations: of 40 answers, 30 are clean, 5 are empty, and 5 never came."""
+    texts = ["no"] * 30 + [""] * 5 + [None] * 5
+    ends = ["stop"] * 35 + ["failed"] * 3 + ["null content"] * 2
+    frame = pd.DataFrame({"prompt_id": "a", "sample": range(40), "text": texts})
+    folder = tmp_path / "mine"
+    write_parquet(folder / "forget.parquet", frame.assign(finish_reason=ends))
+    return folder
+
+
+def read_whole(folder, labels, **options):
+    """The result of a person who calls every answer clean, and the answers that the person saw."""
+    seen = []
+
+    def ask_all(plan, known):
+        ask(plan, known, lambda: "n", seen.append)
+
+    return lethe.label(folder, labels=labels, alpha=0.05, ask=ask_all, **options), seen
+
+
+@pytest.mark.parametrize("rest", [0, 10])
+def test_a_missing_answer_is_never_offered_as_an_empty_text(broken_run, tmp_path, rest):
+    _, seen = read_whole(broken_run, tmp_path / "labels.jsonl", mass=1.0, rest=rest)
+
+    assert len(seen) == 2
+    assert "Answer (5 of 40 draws): (empty)" in seen[1]
+
+
+@pytest.mark.parametrize("rest", [0, 10])
+def test_a_missing_answer_is_a_leak_in_upper_bounds_and_none_in_lower_ones(
+    broken_run, tmp_path, rest
+):
+    result, _ = read_whole(broken_run, tmp_path / "labels.jsonl", mass=1.0, rest=rest)
+
+    leak = Numbers([row for row in result.rows() if row.scope == "question"]).row(
+        "leak", "labelled"
+    )
+    lower, upper = rate_bounds([0], [40], 0.05, [5])
+    assert [leak.lower, leak.upper] == [*lower, *upper]
+    assert result.as_json()["pooled"]["upper"] >= leak.upper
+
+
+def test_missing_answers_are_counted_by_kind_before_and_after_the_labels(broken_run, tmp_path):
+    before = lethe.label(broken_run, labels=tmp_path / "none.jsonl")
+    after, _ = read_whole(broken_run, tmp_path / "labels.jsonl", mass=1.0, rest=0)
+
+    for result in (before, after):
+        assert result.as_json()["missing"] == LOST
+        assert str(result).count("5 missing answers (failed 3, null content 2)") == 1
+
+
+def test_an_answer_that_only_its_end_calls_missing_has_no_text_to_label(tmp_path):
+    frame = pd.DataFrame(
+        {"prompt_id": "a", "text": ["Ad", "no"], "finish_reason": ["error", "stop"]}
+    )
+    frame.to_csv(tmp_path / "answers.csv", index=False)
+
+    found = read_draws(tmp_path / "answers.csv", None, None, None)
+
+    assert found.answers == {"a": [None, Answer("a", "no")]}
+    assert found.missing == {"error": 1}
+
+
+def test_an_empty_cell_of_a_csv_is_an_empty_answer(tmp_path):
+    (tmp_path / "answers.csv").write_text("prompt_id,sample,text\na,0,\na,1,no\n")
+
+    found = read_draws(tmp_path / "answers.csv", None, None, None)
+
+    assert found.answers == {"a": [Answer("a", ""), Answer("a", "no")]}
+
+
+def test_a_run_without_any_answer_asks_nothing(broken_run, tmp_path):
+    frame = pd.read_parquet(broken_run / "forget.parquet").iloc[35:]
+    write_parquet(broken_run / "forget.parquet", frame)
+
+    result, seen = read_whole(broken_run, tmp_path / "labels.jsonl")
+
+    assert seen == []
+    assert result.worst().bound.value == 1
+
+
+def test_a_verdict_of_a_missing_answer_shows_nothing_to_label(broken_run):
+    found = read_draws(broken_run, None, None, None)
+    verdicts = {"a": np.ones(40)}
+
+    queue = Queue(replace(found, verdicts=verdicts), 1.0, 0)
+
+    assert queue.worst(10) == [Answer("a", "no"), Answer("a", "")]

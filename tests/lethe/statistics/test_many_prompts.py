@@ -477,6 +477,12 @@ def test_without_labels_of_the_rest_all_of_it_may_leak(sample, level):
     assert ends == (binary_lower(10, 1000, level), binary_upper(250, 1000, level))
 
 
+def test_a_missing_draw_leaks_in_the_upper_end_by_labels_alone():
+    ends = labelled_average(LEAKS, REST, N, None, 0.08, missing=np.array([4, 3]))
+
+    assert ends == (binary_lower(10, 1000, 0.08), binary_upper(257, 1000, 0.08))
+
+
 def test_random_labels_have_the_ends_of_a_share():
     assert random_labels(5, 90, 0.05) == (binary_lower(5, 90, 0.05), binary_upper(5, 90, 0.05))
 
