@@ -147,10 +147,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_allowed(self) -> bool:
         """Whether the request names this server and its key and no other page sent it; else refuse it."""
-        host = self.headers.get("Host")
-        origin = self.headers.get("Origin")
-        is_here = f"http://{host}" in self.server.origins
-        is_from_here = origin is None or origin in self.server.origins
+        hosts = self.headers.get_all("Host", [])
+        origins = self.headers.get_all("Origin", [])
+        is_here = len(hosts) == 1 and f"http://{hosts[0]}" in self.server.origins
+        is_from_here = set(origins) <= set(self.server.origins)
         if not is_here or not is_from_here:
             refusal = "This page answers the address that the command printed."
             self._send(HTTPStatus.FORBIDDEN, refusal)

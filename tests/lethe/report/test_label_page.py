@@ -2,6 +2,7 @@
 
 import html
 import re
+import socket
 import threading
 import time
 import urllib.error
@@ -170,6 +171,50 @@ def test_a_foreign_page_reads_and_labels_nothing(labels, headers):
         assert asked(server.address, **headers)[0] == 403
         assert asked(server.address, form, **headers)[0] == 403
     assert not labels.by_answer
+
+
+def raw(server, target, *headers, version="HTTP/1.1"):
+    """The first line of the reply to a request of these header lines alone."""
+    request = "\r\n".join([f"GET {target} {version}", *headers, "", ""])
+    with socket.create_connection(server.server_address[:2], timeout=20) as connection:
+        connection.sendall(request.encode("latin-1"))
+        return connection.makefile("rb").readline().decode()
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        ["Host: "],
+        ["Host: {here}", "Host: evil.example"],
+        ["Host: evil.example", "Host: {here}"],
+        ["Host: {here}", "Origin: {origin}", "Origin: http://evil.example"],
+        ["Host: evil.example", "X-Forwarded-Host: {here}"],
+        ["Host: 127.0.0.1"],
+        ["Host: [::1]:{port}"],
+        ["Host: {here}.evil.example"],
+        ["Host: {here}", "Origin: https://{here}"],
+        ["Host: {here}", "Origin: http://127.0.0.1"],
+        ["Host: {here}", "Origin: http://[::1]:{port}"],
+    ],
+)
+def test_a_request_names_this_server_once_and_no_other_origin(labels, headers, version):
+    with served(labels) as server:
+        port = server.server_port
+        names = {"here": f"127.0.0.1:{port}", "origin": server.origins[0], "port": port}
+        status = raw(server, server.path, *(line.format(**names) for line in headers), version=version)
+
+    assert " 403 " in status
+
+
+@pytest.mark.parametrize("target", ["http://evil.example{path}", "//evil.example{path}"])
+def test_a_target_with_another_name_is_another_page(labels, target):
+    with served(labels) as server:
+        host = f"Host: 127.0.0.1:{server.server_port}"
+        status = raw(server, target.format(path=server.path), host)
+
+    assert " 404 " in status
 
 
 def test_the_servers_page_may_label(labels):
