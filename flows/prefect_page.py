@@ -47,7 +47,9 @@ def write_key(path: Path, key: str) -> None:
 
 
 class OwnPagesAlone:
-    """Refuses requests of other web pages, which name their Origin; Lethe's own clients name none."""
+    """Refuses requests of other web pages, which name their Origin; Lethe's own clients name none. A page whose name a
+    stranger's name server turns into 127.0.0.1 names itself as Host.
+    """
 
     def __init__(self, app: ASGIApp, origin: str):
         self.app = app
@@ -58,8 +60,9 @@ class OwnPagesAlone:
         from starlette.responses import PlainTextResponse
 
         if scope["type"] in ("http", "websocket"):
-            origins = Headers(scope=scope).getlist("origin")
-            if any(origin != self.origin for origin in origins):
+            headers = Headers(scope=scope)
+            hosts = [f"http://{host}" for host in headers.getlist("host")]
+            if hosts != [self.origin] or {*headers.getlist("origin")} - {self.origin}:
                 refusal = PlainTextResponse("This server answers no other page.", status_code=403)
                 await refusal(scope, receive, send)
                 return

@@ -245,7 +245,6 @@ def serve(descriptor: int, schedules: bool) -> None:
     prefect_page.write_key(key_file, os.environ[SERVER_KEY])
     import uvicorn
     from prefect.server.api.server import create_app
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -262,8 +261,6 @@ def serve(descriptor: int, schedules: bool) -> None:
     app = create_app(ephemeral=not schedules, final=True)
     app.add_middleware(prefect_page.WithPages)
     app.add_middleware(prefect_page.OwnPagesAlone, origin=base)
-    # A page whose name a stranger's name server turns into 127.0.0.1 sends that name.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[host], www_redirect=False)
     Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(
         sockets=[socket.socket(fileno=descriptor)]
     )

@@ -1,5 +1,6 @@
 """`lethe ui` and `lethe serve`: this folder alone, on 127.0.0.1, nothing left behind."""
 
+import asyncio
 import fcntl
 import json
 import signal
@@ -321,6 +322,44 @@ def test_the_server_of_a_run_answers_no_page_even_with_the_key(own_api, header):
 
     assert refused.status_code in (400, 403)
     assert "access-control-allow-origin" not in refused.headers
+
+
+HERE = "127.0.0.1:4200"
+
+
+@pytest.mark.parametrize(
+    ("kind", "headers", "answered"),
+    [
+        ("http", [("host", HERE)], True),
+        ("websocket", [("host", HERE), ("origin", f"http://{HERE}")], True),
+        ("http", [], False),
+        ("http", [("host", "127.0.0.1")], False),
+        ("http", [("host", "127.0.0.1:1")], False),
+        ("http", [("host", "localhost:4200")], False),
+        ("http", [("host", "[::1]:4200")], False),
+        ("http", [("host", f"{HERE}.stranger.test")], False),
+        ("http", [("host", HERE), ("host", "stranger.test")], False),
+        ("http", [("host", "stranger.test"), ("x-forwarded-host", HERE)], False),
+        ("websocket", [("host", HERE), ("origin", f"https://{HERE}")], False),
+        ("http", [("host", HERE), ("origin", "null")], False),
+        ("http", [("host", HERE), ("origin", f"http://{HERE}"), ("origin", "http://x")], False),
+    ],
+)
+def test_a_request_names_the_server_of_a_run_once_and_no_other_page(kind, headers, answered):
+    reached = []
+
+    async def app(scope, receive, send):
+        reached.append(scope)
+
+    async def ignored(message):
+        pass
+
+    pages = prefect_page.OwnPagesAlone(app, origin=f"http://{HERE}")
+    raw = [(name.encode(), value.encode()) for name, value in headers]
+    scope = {"type": kind, "headers": raw, "extensions": {"websocket.http.response": {}}}
+    asyncio.run(pages(scope, ignored, ignored))
+
+    assert bool(reached) is answered
 
 
 def test_its_own_page_asks_the_server_of_a_run_and_needs_the_key(own_api):
