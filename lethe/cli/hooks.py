@@ -1196,8 +1196,8 @@ def read_log(
     Parameters
     ----------
     table : Write the answers with their scores to this .csv file: `prompt_id, sample, text` and one column per score. An
-        unscored answer has an empty cell. A text that a spreadsheet would compute (`=1+2`) begins with an apostrophe, and a
-        control character becomes an escape.
+        unscored answer has an empty cell, and `finish_reason` says why an answer is missing. A text that a spreadsheet
+        would compute (`=1+2`) begins with an apostrophe, and a control character becomes an escape.
     """
     if table is None:
         return Outcome(call(**arguments))
@@ -1205,7 +1205,7 @@ def read_log(
     from lethe.measure.scores import with_reasons
 
     result = call(**arguments)
-    write_rows(table, with_reasons(result, result.answers))
+    write_rows(table, with_reasons(result, result.table()))
     return Outcome(result, notes=[f"The answers are in {table}."])
 
 

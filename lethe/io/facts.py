@@ -23,7 +23,8 @@ LeakIs = Literal["high", "low"]  # which end of a score is a leak, as the user s
 
 # A column of a table that Lethe writes of a file of which nothing can be claimed: why, in whole sentences.
 REFUSED_BECAUSE = "refused_because"
-CACHED = "cached"  # the column of a table that says that an answer is a copy of an earlier one
+# Columns of a table that say that an answer is a copy of an earlier one.
+CACHED = ("cached", "is_cached", "was_cached", "from_cache", "cache_hit")
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 MODELS = (
     "model",
@@ -67,11 +68,15 @@ def says_stopped(table: pd.DataFrame) -> bool:
 
 
 def cached_rows(table: pd.DataFrame) -> str | None:
-    """Why answers of a table are no new draws, by its column `cached`; None where it names none."""
-    rows = _says(table, CACHED)
-    if not rows:
-        return None
-    return f"The table states that {plural(rows, 'answer')} came from a cache (column {CACHED})"
+    """Why answers of a table are no new draws, by a column such as `cached`; None where it names none."""
+    for column in table.columns:
+        if str(column).lower() not in CACHED:
+            continue
+        rows = _says(table, column)
+        if rows:
+            answers = plural(rows, "answer")
+            return f"The table states that {answers} came from a cache (column {column})"
+    return None
 
 
 def _says(table: pd.DataFrame, column: str) -> int:

@@ -151,10 +151,12 @@ def _may_name(column: pd.Series, name: str, scores: Collection[str]) -> bool:
     """Whether a column may name the questions: its name says so, or its texts or whole numbers repeat."""
     import pandas as pd
 
-    if name in scores or name in OF_ANSWERS or name.startswith("Unnamed:"):
+    if name in scores or name in OF_ANSWERS:
         return False
     distinct = column.astype(str).nunique()
     if distinct < 2:
+        return False
+    if name.startswith("Unnamed:") and distinct == len(column):  # the row numbers of pandas
         return False
     if _says_so(name):
         return True

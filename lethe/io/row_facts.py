@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.io.answer_ends import missing_kind
 from lethe.io.facts import MODELS, Facts, cached_rows, reasons_in, several_models
+from lethe.io.logs._log import chosen
 from lethe.io.logs._settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
-
-ENDS_COLUMN = "finish_reason"
 
 
 def facts_of_rows(table: pd.DataFrame, name: str, score: str = "") -> Facts:
@@ -30,11 +28,12 @@ def facts_of_rows(table: pd.DataFrame, name: str, score: str = "") -> Facts:
     for column in MODELS:
         if column not in (name, score) and column in table:
             mixed = _mixed(table, name, column) or mixed
+    selected = [f"{sentence}." for sentence in chosen(settings.sampling)]
     return Facts(
         deterministic=deterministic,
         repeated=cached_rows(table),
         mixed=mixed,
-        refused=reasons_in(table),
+        refused=(*reasons_in(table), *selected),
     )
 
 
@@ -46,19 +45,6 @@ def _mixed(table: pd.DataFrame, name: str, column: str) -> str | None:
         if len(present) > 1:
             return several_models(prompt, present)
     return None
-
-
-def without_end(table: pd.DataFrame) -> np.ndarray:
-    """Which rows of a table, (rows,), are of answers that no model ended, by their column `finish_reason`."""
-    return np.array([kind is not None for kind in missing_kinds(table)], dtype=bool)
-
-
-def missing_kinds(table: pd.DataFrame) -> list[str | None]:
-    """Why the answer of each row is missing by its column `finish_reason`; None where nothing says so."""
-    if ENDS_COLUMN not in table:
-        return [None] * len(table)
-    kinds = {stated: missing_kind(stated) for stated in table[ENDS_COLUMN].unique()}
-    return [kinds[stated] for stated in table[ENDS_COLUMN]]
 
 
 def copies(table: pd.DataFrame, name: str) -> np.ndarray:

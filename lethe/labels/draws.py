@@ -16,7 +16,8 @@ from lethe.io.answer_ends import NO_TEXT
 from lethe.io.artifacts import GREEDY, TURNS, first_rows, read_references
 from lethe.io.facts import Facts, says_stopped
 from lethe.io.files import Json, read_artifact, read_jsonl
-from lethe.io.row_facts import copies, facts_of_rows, missing_kinds
+from lethe.io.row_ends import missing_kinds
+from lethe.io.row_facts import copies, facts_of_rows
 from lethe.io.tables import file_line, numeric_column, read_table, suffix_of
 from lethe.labels.labels import Answer
 

@@ -26,7 +26,7 @@ from lethe.errors import (
     plural,
     shortened,
 )
-from lethe.io import ids
+from lethe.io import csv_form, ids
 from lethe.io.artifacts import GREEDY, Row, first_rows, record_of_draws
 from lethe.io.cells import NumberColumn
 from lethe.io.facts import (
@@ -42,7 +42,9 @@ from lethe.io.facts import (
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, Log
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
-from lethe.io.row_facts import ENDS_COLUMN, copies, facts_of_rows, without_end
+from lethe.io.packed import suffix_of
+from lethe.io.row_ends import without_end
+from lethe.io.row_facts import copies, facts_of_rows
 from lethe.io.tables import (
     JUDGE,
     file_line,
@@ -239,7 +241,7 @@ def read_scores(
     table, columns = _table_of_scores(path, column, by)
     column = "=".join(columns)
     stated = Stated(column, facts_of_columns(columns, path), leak_is)
-    broken = without_end(table)
+    broken = without_end(table, empty_texts=suffix_of(path) in csv_form.SUFFIXES)
     if name not in table:
         # the agreement of two columns is about all rows, whatever they answer
         if len(columns) == 1:
@@ -318,7 +320,7 @@ def of_frame(
     if names.isna().any():
         raise BadFile("scores", f"{name} is missing in row {int(names.isna().argmax())}")
     table = table.assign(**{name: names})
-    broken = without_end(table)
+    broken = without_end(table, empty_texts=False)
     if broken.any():
         table = table.assign(**{column: table[column].where(~broken)})
     drawn = table
@@ -423,7 +425,7 @@ def _check_cells(
     absent = np.isnan(values)
     if missing is None:
         how = "Say how it counts: --missing worst or --missing drop."
-        problem = f"{column} is missing, since {ENDS_COLUMN} says that no model ended this answer"
+        problem = f"{column} is missing, since the row says that no model ended this answer"
         cells.refuse(broken, problem, how)
         cells.refuse(absent, f"{column} is missing", how)
     is_legal = (values >= 0) & (values <= 1)
@@ -505,7 +507,8 @@ def _of_rows(stated: Stated, table: pd.DataFrame, name: str) -> Stated:
     if "sample" in table:
         drawn = table[sample_names(table["sample"]) != str(GREEDY)]
     facts = facts_of_rows(drawn, name, stated.score)
-    facts = replace(facts, means=stated.facts.means, refused=reasons_in(table))
+    refused = dict.fromkeys((*reasons_in(table), *facts.refused))
+    facts = replace(facts, means=stated.facts.means, refused=tuple(refused))
     return replace(stated, facts=facts)
 
 

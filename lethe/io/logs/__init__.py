@@ -16,7 +16,7 @@ import pandas as pd
 
 from lethe.errors import BadFile, BadRow, BadValue, check, check_columns, plural, shortened
 from lethe.io import csv_form, ids
-from lethe.io.answer_ends import CUT_OFF, missing_kind
+from lethe.io.answer_ends import CUT_OFF
 from lethe.io.artifacts import GREEDY
 from lethe.io.cells import NoNumber, numbers_of
 from lethe.io.facts import CACHED, MODELS, cached_rows, of_column, reasons_in, says_stopped
@@ -33,10 +33,10 @@ from lethe.io.logs import (
     responses,
 )
 from lethe.io.logs._log import Format, Log, Table, as_text
-from lethe.io.logs._settings import NAMES as SETTINGS
-from lethe.io.logs._settings import Settings
+from lethe.io.logs._settings import Settings, setting_of
 from lethe.io.logs._untrusted import Source, first_line
 from lethe.io.packed import opened, suffix_of
+from lethe.io.row_ends import ERRORS, STATUSES, missing_kinds
 from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, frame_of, ids_as_text, read_table
 
 RESPONSE = "target_response"
@@ -67,7 +67,7 @@ def _read_table(source: Source | Path, by: str | None = None) -> Log:
     samples = _samples(path, frame, names)
     score_columns = _scored(frame)
     prompts = _optional(frame, *PROMPT)
-    ends = _optional(frame, "finish_reason")
+    kinds = missing_kinds(frame)
     models = _optional(frame, *MODELS)
     table = Table(path, first=0)
     for place, text in enumerate(frame["text"]):
@@ -78,7 +78,7 @@ def _read_table(source: Source | Path, by: str | None = None) -> Log:
         table.prompt(prompt_id, as_text(prompts[place]))
         if not is_missing(models[place]):
             table.answered_by(prompt_id, str(models[place]))
-        kind = missing_kind(ends[place])
+        kind = kinds[place]
         if kind:
             table.problem(prompt_id, sample, kind)
         elif isinstance(text, str):
@@ -188,8 +188,10 @@ def _scored(frame: pd.DataFrame) -> dict[str, list[float]]:
     """Return the scores by column: further columns of numbers, also of yes and no, or in percent."""
     scores = {}
     for name in frame.columns:
-        is_setting = str(name).lower() in (*SETTINGS, CACHED)
-        if is_setting or str(name) in (*ANSWER_COLUMNS, *PROMPT) or str(name).startswith(NAMELESS):
+        is_setting = setting_of(str(name)) is not None or str(name).lower() in CACHED
+        if is_setting or str(name).lower() in (*ERRORS, *STATUSES):
+            continue
+        if str(name) in (*ANSWER_COLUMNS, *PROMPT) or str(name).startswith(NAMELESS):
             continue
         try:
             numbers = numbers_of(frame[name])

@@ -17,6 +17,7 @@ from lethe.io import ids
 from lethe.io.cells import number_of_cell
 from lethe.io.facts import Facts, Meaning, several_models
 from lethe.io.files import Json
+from lethe.io.row_ends import ENDS
 
 KEYS = ("prompt_id", "sample")
 # Untrusted dictionaries give one score per key; more columns would exhaust the memory.
@@ -39,6 +40,7 @@ SAME_TEXTS = (
 OFF = ("false", "0", "0.0", "no", "n", "off")
 DECODING = ("decoding", "decoding_strategy", "decoding_method", "sampling")
 GREEDY_WORDS = re.compile(r"(greedy|argmax)([ _-]?(search|decoding|sampling))?")
+LEAST_CHANCE = 1e-5  # vLLM takes the most likely token at temperatures below (`_SAMPLING_EPS`)
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -144,6 +146,31 @@ class Log:
             counts[name] = {"scored": len(values), "unscored": unscored, "mean": mean}
         return counts
 
+    def table(self) -> pd.DataFrame:
+        """Return the answers with a row for each that never came. Where an answer is missing, `finish_reason` says why, and
+        no score stands; the column is absent where none is missing.
+        """
+        table = self.answers
+        of_scores = self.problems.dropna(subset="score")
+        lost = self.problems[self.problems["score"].isna()].drop_duplicates([*KEYS])
+        if len(lost):
+            reasons = lost[[*KEYS, "reason"]].rename(columns={"reason": ENDS[0]})
+            table = self._in_order(table.merge(reasons, on=[*KEYS], how="outer"))
+        keys = pd.MultiIndex.from_frame(table[[*KEYS]])
+        columns = {}
+        for name in self.scores:
+            concerned = pd.concat([lost, of_scores[of_scores["score"] == name]])
+            is_missing = keys.isin(pd.MultiIndex.from_frame(concerned[[*KEYS]]))
+            columns[name] = table[name].mask(is_missing)
+        return table.assign(**columns)
+
+    def _in_order(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A table by prompts, in their order, and by samples."""
+        place_of_prompt = pd.Series(range(len(self.prompts)), index=self.prompts["prompt_id"])
+        places = table["prompt_id"].map(place_of_prompt)
+        order = pd.DataFrame({"prompt": places, "sample": table["sample"]})
+        return table.loc[order.sort_values(["prompt", "sample"]).index].reset_index(drop=True)
+
     def _judged(self, table: pd.DataFrame, score: str) -> pd.DataFrame:
         """The rows of the prompts that the tool scores by ``score``."""
         if score not in self.judges:
@@ -183,11 +210,7 @@ class Log:
         reason = table["reason"].mask(unscored, UNSCORED).astype(object)
         table["reason"] = reason.where(reason.notna(), None)
         table["score"] = table["score"].mask(table["reason"].notna())
-
-        place_of_prompt = pd.Series(range(len(self.prompts)), index=self.prompts["prompt_id"])
-        places = table["prompt_id"].map(place_of_prompt)
-        order = pd.DataFrame({"prompt": places, "sample": table["sample"]})
-        return table.loc[order.sort_values(["prompt", "sample"]).index].reset_index(drop=True)
+        return self._in_order(table)
 
 
 class Format(NamedTuple):
@@ -642,9 +665,12 @@ def greedy(settings: Mapping[str, object]) -> str | None:
     for name in DECODING:
         if GREEDY_WORDS.fullmatch(str(settings.get(name)).strip().lower()):
             return f"{name} {settings[name]}"
-    for name, greedy_value in (("temperature", 0.0), ("top_k", 1.0), ("top_p", 0.0)):
-        if _setting(settings.get(name)) == greedy_value:
+    for name in ("temperature", "top_p"):
+        value = _setting(settings.get(name))
+        if value is not None and 0 <= value < LEAST_CHANCE:
             return f"{name} {settings[name]}"
+    if _setting(settings.get("top_k")) == 1:
+        return f"top_k {settings['top_k']}"
     return None
 
 

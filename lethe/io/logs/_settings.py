@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypedDict
 
 from lethe.io.files import Json
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     *("temperature", "top_p", "top_k", "min_p", "do_sample", "max_tokens", "seed"),
+    *("best_of", "num_beams"),
     *DECODING,
 )
 # Objects of a request that hold its settings.
@@ -30,6 +33,35 @@ class SettingsOfLog(TypedDict):
     greedy_by: str | None
     may_repeat: str | None
     warnings: Sequence[str]
+
+
+# Words that may stand before the name of a setting: sampling_temperature, generation_config.top_k. A judge has settings, too.
+BEFORE = frozenset(
+    (
+        *"sampling sampler gen generation model llm decoding inference request answer".split(),
+        *"config params parameters args kwargs options settings".split(),
+    )
+)
+OTHER_NAMES = {"temp": "temperature"}
+WITHIN = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")
+
+
+@lru_cache(maxsize=4096)
+def setting_of(name: str) -> str | None:
+    """The setting that a name of a column or key means; None for another name.
+
+    >>> [setting_of(name) for name in ("Temperature", "doSample", "gen_kwargs.top_k", "temp", "judge_temperature")]
+    ['temperature', 'do_sample', 'top_k', 'temperature', None]
+    """
+    if name.lower() in NAMES:
+        return name.lower()
+    words = [word.lower() for word in WITHIN.split(name) if word]
+    for start in range(len(words)):
+        rest = "_".join(words[start:])
+        setting = OTHER_NAMES.get(rest, rest)
+        if setting in NAMES and BEFORE.issuperset(words[:start]):
+            return setting
+    return None
 
 
 @dataclass
@@ -60,7 +92,7 @@ class Settings:
         """Add a row of several answers: a request, or each answer as one where answers, or lists beside them, state any."""
         lists = {}
         for name, value in row.items():
-            if name.lower() in NAMES and isinstance(value, list) and len(value) == len(answers):
+            if setting_of(name) and isinstance(value, list) and len(value) == len(answers):
                 lists[name] = value
         of_answers = []
         for place, answer in enumerate(answers):
@@ -73,13 +105,19 @@ class Settings:
             self.add(row)
 
     def add_rows(self, table: pd.DataFrame) -> None:
-        """Add what each row of a table states in the columns of these names, however they are capitalised."""
-        columns = {str(column).lower(): column for column in table.columns}
-        stated = [name for name in (*NAMES, *NESTED) if name in columns]
+        """Add what each row of a table states in the columns of these names, however they are written."""
+        stated: list[str] = []
+        nested = False
+        for name in table.columns:
+            if str(name).lower() in NESTED:
+                nested = True
+                stated.append(name)
+            elif setting_of(str(name)):
+                stated.append(name)
         if not stated:
             return
-        rows = table[[columns[name] for name in stated]].set_axis(stated, axis="columns")
-        if {*NESTED} & {*stated}:
+        rows = table[stated]
+        if nested:
             for row in rows.to_dict("records"):
                 self.add(row)
             return
@@ -128,11 +166,12 @@ class Settings:
 
 
 def _stated(request: Mapping[str, Json]) -> dict[str, Json]:
-    """The settings of a request by their names in small letters, also those in an object of settings."""
+    """The settings of a request by their names in `NAMES`, also those in an object of settings."""
     stated: dict[str, Json] = {}
     lowered = {str(name).lower(): value for name, value in request.items()}
-    for place in (lowered, *(as_object(lowered.get(name)) for name in NESTED)):
+    for place in (request, *(as_object(lowered.get(name)) for name in NESTED)):
         for name, value in place.items():
-            if str(name).lower() in NAMES and not isinstance(value, (dict, list)):
-                stated[str(name).lower()] = value
+            setting = setting_of(str(name))
+            if setting and not isinstance(value, (dict, list)):
+                stated[setting] = value
     return stated

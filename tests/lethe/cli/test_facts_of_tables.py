@@ -29,7 +29,12 @@ def written(path, rows):
 
 @pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
 @pytest.mark.parametrize(
-    ("setting", "value"), [("temperature", 0), ("Temperature", 0.0), ("do_sample", False)]
+    ("setting", "value"),
+    [
+        *[("temperature", 0), ("Temperature", 0.0), ("do_sample", False), ("temp", 0)],
+        *[("sampling_temperature", 0), ("generation_config.do_sample", False), ("topK", 1)],
+        *[("temperature", 1e-9), ("gen_top_p", 0)],
+    ],
 )
 def test_a_column_that_states_greedy_decoding_refutes_the_draws(tmp_path, name, setting, value):
     path = written(tmp_path / name, table(**{setting: value}))
@@ -38,6 +43,24 @@ def test_a_column_that_states_greedy_decoding_refutes_the_draws(tmp_path, name, 
 
     assert found.exit_code == 1
     assert "states greedy decoding" in found.output
+    assert "with probability" not in found.output
+
+
+@pytest.mark.parametrize("setting", ["judge_temperature", "grader_temp", "temperature_of_judge"])
+def test_the_temperature_of_a_judge_refutes_no_draws(tmp_path, setting):
+    path = written(tmp_path / "scores.csv", table(**{setting: 0}))
+
+    assert "with probability" in bounds.call(path).output
+
+
+@pytest.mark.parametrize("setting", ["num_beams", "best_of"])
+def test_an_answer_chosen_from_several_is_no_draw(tmp_path, setting):
+    path = written(tmp_path / "scores.csv", table(**{setting: 4}))
+
+    found = bounds.call(path, "--fail-above", "0.1")
+
+    assert found.exit_code == 1
+    assert "best of several" in found.output
     assert "with probability" not in found.output
 
 
@@ -56,9 +79,10 @@ def test_answers_of_a_greedy_table_with_texts_are_copies(tmp_path):
     assert "temperature 0" in log.call(path).output
 
 
+@pytest.mark.parametrize("column", ["cached", "Cached", "from_cache", "cache_hit", "is_cached"])
 @pytest.mark.parametrize("texts", [False, True], ids=["scores", "answers"])
-def test_answers_from_a_cache_are_no_draws(tmp_path, texts):
-    path = written(tmp_path / "scores.csv", table(texts=texts, cached=[False, True] * N))
+def test_answers_from_a_cache_are_no_draws(tmp_path, texts, column):
+    path = written(tmp_path / "scores.csv", table(texts=texts, **{column: [False, True] * N}))
 
     found = bounds.call(path, "--score", "leak", "--fail-above", "0.1")
 
@@ -77,6 +101,65 @@ def test_an_answer_that_no_model_ended_is_missing_and_no_clean_one(tmp_path, end
     assert found.exit_code == 1
     (first, _) = bounds.result(path, "--missing", "worst")["per_prompt"]
     assert first["m_bin"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        *[("finishReason", "error"), ("stop_reason", "tool_use"), ("done_reason", "load")],
+        *[("error", "timeout"), ("Error", True), ("exception", "ValueError()")],
+        *[("status", 500), ("status_code", 429), ("http_status", "503")],
+    ],
+)
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+def test_an_answer_with_an_error_is_missing_by_whatever_column(tmp_path, name, column, said):
+    path = written(tmp_path / name, table(**{column: [said] * (2 * N)}))
+
+    assert "no model ended this" in bounds.refused(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("error", ""),
+        ("error", "none"),
+        ("errors", 0),
+        ("status", 200),
+        ("status", "done"),
+        ("stop_reason", "end_turn"),
+    ],
+)
+def test_no_error_and_a_good_status_change_nothing(tmp_path, column, said):
+    path = written(tmp_path / "scores.csv", table(**{column: said}))
+
+    assert "with probability" in bounds.call(path).output
+
+
+@pytest.mark.parametrize("column", ["text", "response", "completion", "output"])
+def test_a_null_in_place_of_a_text_is_missing_whatever_its_score(tmp_path, column):
+    path = written(tmp_path / "scores.parquet", table(**{column: ["an answer", None] * N}))
+
+    assert "no model ended this" in bounds.refused(path, "--score", "leak")
+
+
+def test_an_empty_cell_of_a_csv_is_an_empty_answer_with_a_score(tmp_path):
+    path = written(tmp_path / "scores.csv", table(text=["an answer", ""] * N))
+
+    assert "with probability" in bounds.call(path, "--score", "leak").output
+
+
+def test_ids_without_a_name_ask_which_column_names_the_questions(tmp_path):
+    rows = table().set_index("prompt_id").drop(columns="sample")
+    rows.index.name = None
+    rows.to_csv(tmp_path / "scores.csv")
+
+    assert "--by" in bounds.refused(tmp_path / "scores.csv")
+
+
+def test_row_numbers_without_a_name_ask_nothing(tmp_path):
+    table().drop(columns=["prompt_id", "sample"]).to_csv(tmp_path / "scores.csv")
+
+    assert "with probability" in bounds.call(tmp_path / "scores.csv").output
 
 
 def test_a_table_in_memory_has_the_same_missing_answers():
@@ -134,3 +217,31 @@ def test_labels_of_a_sound_table_keep_their_bounds(tmp_path):
     path = written(tmp_path / "answers.csv", table(texts=True, temperature=1.0, model="x"))
 
     assert lethe.label(path, labels=tmp_path / "none.jsonl").refused == ()
+
+
+@pytest.fixture
+def lossy_table(tmp_path):
+    """What `lethe log --table` writes of answers of which every third never came."""
+    ends = ["stop", "length", "error"] * (2 * N // 3)
+    source = written(tmp_path / "answers.parquet", table(texts=True, finish_reason=ends))
+    log.call(source, "--table", tmp_path / "table.csv")
+    return tmp_path / "table.csv"
+
+
+def test_the_table_of_a_log_keeps_the_answers_that_never_came(lossy_table):
+    assert "no model ended this" in bounds.refused(lossy_table, "--score", "leak")
+    (first, _) = bounds.result(lossy_table, "--score", "leak", "--missing", "worst")["per_prompt"]
+    assert first["n"] == N
+    assert first["m_bin"] > 1 / 3
+
+
+def test_labels_of_the_table_of_a_log_know_its_missing_answers(lossy_table, tmp_path):
+    found = lethe.label(lossy_table, labels=tmp_path / "none.jsonl").as_json()
+
+    assert found["missing"] == {"error": 2 * N // 3}
+
+
+def test_a_whole_log_becomes_a_table_without_a_column_of_ends(tmp_path):
+    log.call(written(tmp_path / "a.parquet", table(texts=True)), "--table", tmp_path / "b.csv")
+
+    assert list(pd.read_csv(tmp_path / "b.csv")) == ["prompt_id", "sample", "text", "leak"]

@@ -203,7 +203,9 @@ def test_a_request_names_this_server_once_and_no_other_origin(labels, headers, v
     with served(labels) as server:
         port = server.server_port
         names = {"here": f"127.0.0.1:{port}", "origin": server.origins[0], "port": port}
-        status = raw(server, server.path, *(line.format(**names) for line in headers), version=version)
+        status = raw(
+            server, server.path, *(line.format(**names) for line in headers), version=version
+        )
 
     assert " 403 " in status
 
