@@ -708,11 +708,18 @@ def _drawn(prompts: Sequence[scored.PromptScores], missing: Missing | None) -> d
     drawn: dict[str, Drawn] = {}
     for prompt in prompts:
         dropped = prompt.missing if missing == "drop" else 0
+        absent = np.isnan(prompt.scores)
         verdict_of_sample: dict[str, float] | None = None
-        if prompt.samples is not None and np.isin(prompt.scores, (0.0, 1.0)).all():
-            samples = map(str, prompt.samples.tolist())
-            verdict_of_sample = dict(zip(samples, prompt.scores.tolist(), strict=True))
-        drawn[prompt.prompt_id] = Drawn(prompt.n + dropped, verdict_of_sample)
+        unjudged: frozenset[str] = frozenset()
+        if prompt.samples is not None:
+            unjudged = frozenset(map(str, prompt.samples[absent].tolist()))
+            if np.isin(prompt.scores[~absent], (0.0, 1.0)).all():
+                samples = map(str, prompt.samples[~absent].tolist())
+                judged = prompt.scores[~absent].tolist()
+                verdict_of_sample = dict(zip(samples, judged, strict=True))
+        drawn[prompt.prompt_id] = Drawn(
+            prompt.n + dropped, verdict_of_sample, int(absent.sum()), unjudged
+        )
     return drawn
 
 

@@ -30,10 +30,15 @@ SMALLEST_SHOWN = 1e-12  # a smaller p-value tells a reader no more
 
 @dataclass(frozen=True)
 class Drawn:
-    """The answers of one prompt that labels may be of: their number, and with 0/1 verdicts that of each sample's name."""
+    """The answers of one prompt that labels may be of: their number, and with 0/1 verdicts that of each sample's name.
+
+    ``missing`` of them have no verdict; those of a known name are in ``unjudged``.
+    """
 
     n: int
     verdict_of_sample: Mapping[str, float] | None = None
+    missing: int = 0
+    unjudged: frozenset[str] = frozenset()
 
 
 def label_rows(
@@ -49,13 +54,17 @@ def label_rows(
     table = _random_labels(path, drawn)
     labels = numeric_column(table, "label", path, words=True)
     names = table["prompt_id"].astype(str).to_numpy()
-    how = (count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM)
+    lost = _lost(table, drawn)
+    assumes, method = count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM
+    if any(lost.values()):
+        assumes += count_bounds.OF_PRESENT
+    how = (assumes, method)
     for name in dict.fromkeys(names.tolist()):
         of_prompt = labels[names == name]
-        (lower,), (upper,) = count_bounds.rate_bounds([of_prompt.sum()], [len(of_prompt)], alpha)
+        level = alpha / 2 if lost[name] else alpha
+        (lower,), (upper,) = count_bounds.rate_bounds([of_prompt.sum()], [len(of_prompt)], level)
         ends = both_ends(
-            lower,
-            upper,
+            *count_bounds.with_lost((lower, upper), [lost[name]], [drawn[name].n], level),
             alpha,
             Covers.ONE_PROMPT,
             *how,
@@ -73,7 +82,10 @@ def label_rows(
 
     problem = _not_random(table, drawn, Path(path))
     if problem is None:
-        both = count_bounds.random_labels(int(labels.sum()), len(labels), alpha)
+        level = alpha / 2 if any(lost.values()) else alpha
+        both = count_bounds.random_labels(int(labels.sum()), len(labels), level)
+        sizes = [drawn[name].n for name in lost]
+        both = count_bounds.with_lost(both, list(lost.values()), sizes, level)
         ends = both_ends(*both, alpha, Covers.AVERAGE, *how, len(labels))
         rows.add(
             "model",
@@ -86,6 +98,14 @@ def label_rows(
     else:
         rows.add("model", "leak", "labelled", None, split="forget")
     return Source(labels_not_random=problem)
+
+
+def _lost(table: pd.DataFrame, drawn: Mapping[str, Drawn]) -> dict[str, int]:
+    """The answers of each prompt that nobody could label: those without a verdict, unless a label is of one of them."""
+    labelled = zip(table["prompt_id"].astype(str), table["sample"].astype(str), strict=True)
+    if any(sample in drawn[name].unjudged for name, sample in labelled):
+        return dict.fromkeys(drawn, 0)
+    return {name: answers.missing for name, answers in drawn.items()}
 
 
 def _random_labels(path: str | os.PathLike[str], drawn: Mapping[str, Drawn]) -> pd.DataFrame:

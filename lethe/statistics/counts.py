@@ -20,6 +20,8 @@ carries the judge's error. A shortcut is not valid: labels of distinct texts are
 rates here are per draw.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -163,6 +165,7 @@ AT_RANDOM = (
     "a person's label is the truth; each labelled answer is a draw of the run chosen at random, a "
     "question uniformly and then a draw of it, without sight of text or verdict"
 )
+OF_PRESENT = "; an answer that never came has no label, and is a leak in an upper end"
 LABELLED_METHOD = "Clopper-Pearson on the labelled leaks, the rest counted against the claim"
 METHOD_REST = (
     "Clopper-Pearson on the labelled leaks and the leaks that the rest has at most or at least, "
@@ -230,3 +233,30 @@ def random_labels(leaks: int, n: int, alpha: float) -> tuple[float, float]:
     check_alpha(alpha)
     lower, upper = pooled_bounds([leaks, 0], [n, 0], alpha)
     return float(lower[0]), float(upper[0])
+
+
+def with_lost(
+    ends: tuple[float, float], lost: Sequence[int], n: Sequence[int], alpha: float
+) -> tuple[float, float]:
+    """Ends (lower, upper) of the leak probability of all draws, from ``ends`` of those that came,
+    which alone can be labelled.
+
+    Of ``n`` draws of a question, ``lost`` never came: each is a leak in the upper end and none in
+    the lower one. The upper end of their share holds at ``alpha``, and both ends at the sum of
+    ``alpha`` and the level of ``ends``.
+
+    >>> with_lost((0.25, 0.5), [0], [60], 0.05)
+    (0.25, 0.5)
+    >>> [round(end, 3) for end in with_lost((0.25, 0.5), [6], [60], 0.05)]
+    [0.062, 0.688]
+    """
+    lower, upper = ends
+    if not any(lost):
+        return lower, upper
+    if len(set(n)) == 1:
+        (share,) = pooled_bounds(lost, n, alpha)[1]
+    else:
+        share = np.mean(binary_upper(lost, n, alpha / len(n)))
+    smaller = np.nextafter(lower - share, -np.inf)
+    larger = np.nextafter(upper + share, np.inf)
+    return float(max(smaller, 0.0)), float(min(larger, 1.0))

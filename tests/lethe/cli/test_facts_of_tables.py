@@ -245,3 +245,47 @@ def test_a_whole_log_becomes_a_table_without_a_column_of_ends(tmp_path):
     log.call(written(tmp_path / "a.parquet", table(texts=True)), "--table", tmp_path / "b.csv")
 
     assert list(pd.read_csv(tmp_path / "b.csv")) == ["prompt_id", "sample", "text", "leak"]
+
+
+@pytest.fixture
+def lossy_scores(tmp_path):
+    """Scores of 100 answers to each of two questions, of which 40 have none."""
+    scores = pd.DataFrame({"prompt_id": ["a"] * 100 + ["b"] * 100, "sample": [*range(100)] * 2})
+    return written(tmp_path / "scores.csv", scores.assign(leak=([0] * 60 + [None] * 40) * 2))
+
+
+def labels_of(path, samples):
+    """Labels of clean answers, of these samples of each question."""
+    pairs = [(name, sample, 0) for name in "ab" for sample in samples]
+    return written(path, pd.DataFrame(pairs, columns=["prompt_id", "sample", "label"]))
+
+
+def test_labels_of_the_answers_that_came_leave_the_lost_ones_as_leaks(lossy_scores, tmp_path):
+    labels = labels_of(tmp_path / "labels.csv", range(50))
+    options = (lossy_scores, "--score", "leak", "--missing", "worst", "--labels", labels)
+
+    found = bounds.result(*options)
+    gate = bounds.call(*options, "--fail-above", "0.2")
+
+    assert found["labelled"]["upper"] > 0.4
+    assert all(prompt["labelled"]["upper"] > 0.4 for prompt in found["per_prompt"])
+    assert gate.exit_code == 1
+
+
+def test_labels_of_answers_that_no_judge_read_count_none_as_lost(lossy_scores, tmp_path):
+    labels = labels_of(tmp_path / "labels.csv", range(0, 100, 2))
+
+    found = bounds.result(lossy_scores, "--score", "leak", "--missing", "worst", "--labels", labels)
+
+    assert found["labelled"]["upper"] < 0.1
+
+
+def test_labels_of_a_whole_file_have_the_bounds_of_labels_alone(lossy_scores, tmp_path):
+    labels = labels_of(tmp_path / "labels.csv", range(50))
+    options = ("--score", "leak", "--labels", labels)
+
+    dropped = bounds.result(lossy_scores, *options, "--missing", "drop")
+    pd.read_csv(lossy_scores).fillna(0).to_csv(lossy_scores, index=False)
+    whole = bounds.result(lossy_scores, *options)
+
+    assert dropped["labelled"]["upper"] == whole["labelled"]["upper"] < 0.1

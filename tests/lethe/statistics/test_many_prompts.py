@@ -20,6 +20,7 @@ from lethe.statistics.counts import (
     labelled_average,
     random_labels,
     unbiased,
+    with_lost,
 )
 from lethe.statistics.leak_rates import QUERIES, SUBSETS, Rate, pass_hat_k
 from lethe.statistics.many_prompts import (
@@ -481,6 +482,25 @@ def test_a_missing_draw_leaks_in_the_upper_end_by_labels_alone():
     ends = labelled_average(LEAKS, REST, N, None, 0.08, missing=np.array([4, 3]))
 
     assert ends == (binary_lower(10, 1000, 0.08), binary_upper(257, 1000, 0.08))
+
+
+@pytest.mark.parametrize("n", [[60, 60], [60, 90]])
+def test_ends_of_the_draws_that_came_cover_all_draws_where_some_are_lost(n):
+    """Each question loses answers with its probability, and a label is of an answer that came."""
+    rng = np.random.default_rng(7)
+    losses, rates, alpha = np.array([0.1, 0.4]), np.array([0.5, 0.1]), 0.1
+    least = float(np.mean((1 - losses) * rates))
+    most = least + float(np.mean(losses))
+
+    missed = 0
+    for _ in range(400):
+        lost = rng.binomial(n, losses)
+        leaks = rng.binomial(20, rates).sum()
+        ends = random_labels(int(leaks), 40, alpha / 2)
+        lower, upper = with_lost(ends, lost.tolist(), n, alpha / 2)
+        missed += (lower > least) + (upper < most)
+
+    assert missed <= binom.isf(1e-4, 400, 2 * alpha)
 
 
 def test_random_labels_have_the_ends_of_a_share():
