@@ -65,6 +65,9 @@ def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str 
 
 
 def _of_error(value: object) -> str | None:
+    number = number_of_cell(value)
+    if number is not None and number < 1:  # a measured error, or none
+        return None
     return None if str(value).strip().lower() in NO_ERROR else ERROR
 
 

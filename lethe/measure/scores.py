@@ -241,7 +241,8 @@ def read_scores(
     table, columns = _table_of_scores(path, column, by)
     column = "=".join(columns)
     stated = Stated(column, facts_of_columns(columns, path), leak_is)
-    broken = without_end(table, empty_texts=suffix_of(path) in csv_form.SUFFIXES)
+    empty_texts = suffix_of(path) in csv_form.SUFFIXES
+    broken = without_end(table.drop(columns=columns), empty_texts=empty_texts)
     if name not in table:
         # the agreement of two columns is about all rows, whatever they answer
         if len(columns) == 1:
@@ -320,7 +321,7 @@ def of_frame(
     if names.isna().any():
         raise BadFile("scores", f"{name} is missing in row {int(names.isna().argmax())}")
     table = table.assign(**{name: names})
-    broken = without_end(table, empty_texts=False)
+    broken = without_end(table.drop(columns=column), empty_texts=False)
     if broken.any():
         table = table.assign(**{column: table[column].where(~broken)})
     drawn = table

@@ -122,6 +122,7 @@ def test_an_answer_with_an_error_is_missing_by_whatever_column(tmp_path, name, c
     ("column", "said"),
     [
         ("error", ""),
+        ("error", 0.3),
         ("error", "none"),
         ("errors", 0),
         ("status", 200),
@@ -133,6 +134,14 @@ def test_no_error_and_a_good_status_change_nothing(tmp_path, column, said):
     path = written(tmp_path / "scores.csv", table(**{column: said}))
 
     assert "with probability" in bounds.call(path).output
+
+
+def test_a_score_with_the_name_of_an_error_is_a_score(tmp_path):
+    path = written(tmp_path / "scores.csv", table(error=[0, 1] * N))
+
+    found = bounds.result(path, "--score", "error", "--leak-is", "high")
+
+    assert found["per_prompt"][0]["mean"] == 0.5
 
 
 @pytest.mark.parametrize("column", ["text", "response", "completion", "output"])
