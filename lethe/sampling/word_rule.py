@@ -58,7 +58,7 @@ def read_rule(folder: Path) -> Rule:
     if not (folder / RULE).is_file():
         raise MissingArtifact(folder / RULE, "stage references")
     stated = read_artifact(folder / RULE)
-    if stated["stop"] != "word":  # written before sample.stop was changed
+    if stated["stop"] != "word" or "base" not in stated:  # of other settings or earlier code
         raise MissingArtifact(folder / RULE, "stage references")
     retrains = {}
     for name in stated["retrains"]:

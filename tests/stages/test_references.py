@@ -46,6 +46,16 @@ def test_the_rule_has_the_tolerance_the_goal_and_the_scorer(settings):
     assert list(rule.retrains) == ["retrain"]
 
 
+def test_a_rule_of_earlier_code_is_refused(settings):
+    references.run(settings(), ROOT)
+    rule = written()["rule.json"]
+    del rule["base"]
+    (ROOT / "references/rule.json").write_text(json.dumps(rule))
+
+    with pytest.raises(MissingArtifact):
+        read_rule(ROOT / "references")
+
+
 def test_there_is_a_word_on_the_models_under_test_alone(settings):
     references.run(settings(), ROOT)
 
