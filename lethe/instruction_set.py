@@ -21,6 +21,7 @@ VARIABLES = {
 }
 LIBRARIES = ("numpy", "scipy", "torch")
 NEEDED = {"avx2", "fma"}
+SHARED = "fixed AVX2 kernels"
 CHOICE = "LETHE_KERNELS"  # `machine`: the fastest kernels of this machine, as `lethe eval` has without --portable
 
 
@@ -50,6 +51,17 @@ def own_kernels() -> str | None:
     if os.environ.get(CHOICE) != "machine":
         return None
     return processor()
+
+
+def kernels_in_use() -> str:
+    """Return what rounds the last bits of this process's PyTorch: `SHARED`, or the processor whose own kernels it has.
+
+    Variables that were set after PyTorch was loaded change nothing, so PyTorch is asked.
+    """
+    import torch
+
+    is_fixed = VARIABLES.items() <= os.environ.items() and not NEEDED - features()
+    return SHARED if is_fixed and torch.backends.cpu.get_cpu_capability() == "AVX2" else processor()
 
 
 def _cpuinfo(place: Path, key: str) -> str | None:

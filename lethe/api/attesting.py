@@ -31,6 +31,7 @@ from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
 from lethe.results.licence import reasons_of
 from lethe.results.table import Result
+from lethe.statistics.bound import Side
 from lethe.statistics.leak_trees import Certificates, Version
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 KeyOrAddress: TypeAlias = Annotated[str | os.PathLike[str] | None, Typed(str)]
 UNNAMED = "urn:lethe:unnamed"  # an evaluator who gives no name and no key
 SHA256 = re.compile(r"[0-9a-f]{64}")
+CONTRADICTED = checker.Fraction(1, 10**6)  # the level at which counts refute another end
 DRAWING = ("temperature", "top_p", "top_k", "max_new_tokens", "max_thinking_tokens")
 LAW = ("temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold")
 ENGINE = ("dtype", "seed", "stream", "stop")
@@ -393,6 +395,7 @@ def verified(
     absent = _absent(statement)
     if absent:
         unchecked.append(f"Not stated: {', '.join(absent)}.")
+    _check_identity(statement, file)
     _check_bounds(statement, file)
     checked.append("Each bound follows from its witness, by exact arithmetic.")
     draws = _draws_beside(statement, file)
@@ -429,6 +432,23 @@ def _absent(statement: Mapping[str, Json]) -> list[str]:
         if value in (None, "", [], {}):
             absent.append(place)
     return absent
+
+
+def _check_identity(statement: Mapping[str, Json], file: Path) -> None:
+    """Refuse digests that nothing here compares, by which another tool could match another model or other questions."""
+    predicate = statement["predicate"]
+    subjects = statement.get("subject")
+    for subject in subjects if isinstance(subjects, list) else []:
+        digest = _inside(subject, "digest")
+        if not isinstance(digest, dict) or set(digest) != {"sha256"}:
+            raise BadFile(file, "has a subject with another digest than one SHA-256")
+    for name in ("model", "dataset"):
+        if name in predicate and _inside(predicate, "commitments", name) is not None:
+            raise BadFile(file, f"has both {name} and commitments.{name}")
+    version = _inside(predicate, "suite", "version")
+    sha256 = _inside(predicate, "dataset", "digest", "sha256")
+    if version is not None and sha256 is not None and version != str(sha256)[:12]:
+        raise BadFile(file, "names another version of its suite than the digest of its questions")
 
 
 def _payload(envelope: Envelope, file: Path) -> dict[str, Json]:
@@ -472,7 +492,11 @@ def _draws_beside(statement: Mapping[str, Json], file: Path) -> Draws | None:
         return None
     if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
         raise BadFile(path, f"is not the file that {file.name} names: its SHA-256 differs")
-    return read_draws(path)
+    draws = read_draws(path)
+    stated = [_inside(evidence, "annotations", name) for name in ("root", "size")]
+    if stated not in ([draws.root, draws.size], [None, None]):
+        raise BadFile(file, f"states another root or size than {path.name} has")
+    return draws
 
 
 def _check_counts(statement: Mapping[str, Json], draws: Draws, file: Path) -> None:
@@ -482,6 +506,7 @@ def _check_counts(statement: Mapping[str, Json], draws: Draws, file: Path) -> No
     for claim in statement["predicate"]["claims"]:
         added = claim["lethe"]
         if added["basis"] == statements.TREE:  # its witness is no count of these draws
+            _check_explored(added, draws, file)
             continue
         is_at_first = added["basis"] == statements.SAMPLED
         counts = set()
@@ -499,6 +524,20 @@ def _check_counts(statement: Mapping[str, Json], draws: Draws, file: Path) -> No
         if (witness["count"], witness["n"]) not in counts:
             raise BadFile(file, "states counts that no question of its draws has")
         _check_others(added, counts, file)
+
+
+def _check_explored(added: Mapping[str, Json], draws: Draws, file: Path) -> None:
+    """Refuse the end of an answer tree that the counts of the draws contradict, all but certainly."""
+    end = checker.Fraction(added["bound"])
+    level = CONTRADICTED / len(draws.questions)
+    contrary: Side = "lower" if added["side"] == "upper" else "upper"
+    beyond = []
+    for question in draws.questions:
+        n = question.at_first
+        counted = {"count": question.leaks(n), "n": n}
+        beyond.append(checker.end_holds(contrary, statements.SAMPLED, counted, end, level))
+    if any(beyond) if contrary == "lower" else all(beyond):
+        raise BadFile(file, f"has an {added['side']} end of answer trees that its draws contradict")
 
 
 def _check_others(added: Mapping[str, Json], counts: set[tuple[int, int]], file: Path) -> None:

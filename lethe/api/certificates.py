@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import re
 import tempfile
 import time
@@ -43,7 +42,7 @@ from lethe.config.fields import Count, Direct
 from lethe.config.measuring import SAMPLE, Drawing, Endpoint, scorer_params
 from lethe.errors import BadFile, BadInput, BadValue, check
 from lethe.identity import cache_key, digest, module_of
-from lethe.instruction_set import own_kernels
+from lethe.instruction_set import kernels_in_use
 from lethe.io.files import Json, read_text
 from lethe.progress import progress
 from lethe.registry import SCORERS
@@ -842,11 +841,8 @@ class _Drawing:
     @property
     def kernels(self) -> str:
         """What computes the answers: other kernels or libraries round other last bits, and draw a few other answers."""
-        shared = platform.machine()
-        if shared in ("x86_64", "AMD64"):
-            shared = "fixed AVX2 kernels"
         libraries = [f"{name} {version(name)}" for name in ("torch", "transformers")]
-        return ", ".join([own_kernels() or shared, *libraries])
+        return ", ".join([kernels_in_use(), *libraries])
 
     def committed(self, seed: int) -> Draws:
         """All kept draws of a seed, in the order of the questions."""

@@ -1,10 +1,9 @@
 """Check the bounds of a statement or a certificate from their witnesses, by whole numbers alone.
 
-It imports the standard library alone: copy it out of the package, read it, and run `python check.py FILE...`.
-
-A bound is *verified* where the inequality that defines it is proved by sums that whole numbers enclose, rounded outward. What
-is missing, of another form, of an unknown method, too large or undecided is *not verified*. The file checks no signature, and
-it cannot know whether counts and explored masses are those of the model.
+It imports the standard library alone: copy it out of the package, read it, and run `python check.py FILE...`. A bound is
+*verified* where the inequality that defines it is proved by sums that whole numbers enclose, rounded outward. What is
+missing, of another form, of an unknown method, too large or undecided is *not verified*. The file checks no signature, and
+cannot know whether counts and masses are those of the model, nor whether auditors differ beyond what a certificate says.
 """
 
 import base64
@@ -176,13 +175,12 @@ def end_holds(side: str, basis: str, stated: Any, end: Fraction, alpha: Fraction
 
 def tree_end_holds(side: str, count: int, stated: Any, end: Fraction, alpha: Fraction) -> bool:
     """Whether ``count`` sampled leaks of the rest prove an end, beside the masses that leak and that are clean."""
-    names = ("rate", "leak", "clean", "factor")
-    rate, leak, clean, factor = (_decimal(stated, name) for name in names)
-    if rate == 0 or factor < 1:
-        raise ValueError("the witness must have a rate above 0, and a factor of at least 1")
+    rate, leak, clean, factor = (_decimal(stated, n) for n in ("rate", "leak", "clean", "factor"))
+    if rate == 0 or factor < 1 or leak / factor + clean > 1 + Fraction(1, 10**6):  # sums of floats
+        raise ValueError("the rate must be above 0, the factor at least 1, the masses at most 1")
     rest = (end - leak) * rate  # whose probabilities may be wrong by the factor
     if side == "lower":
-        return mean_holds(count, rest * factor, alpha, side)
+        return end <= 1 - clean and mean_holds(count, rest * factor, alpha, side)
     return end >= 1 - clean or mean_holds(count, rest / factor, alpha)
 
 
@@ -206,9 +204,9 @@ def check_claim(claim: Any) -> None:
     assumed = SERVED.sub("", str(added.get("assumes")), count=1)
     stated = {**added, "assumes": assumed, "metric": claim["metric"]}
     for name, value in needed.items():
-        if stated.get(name) != value:
+        if stated.get(name) != value or type(stated[name]) is not type(value):
             raise ValueError(f"{name} is not {value!r}")
-    if not end_holds(side, basis, added["witness"], end, alpha / questions):
+    if end > 1 or not end_holds(side, basis, added["witness"], end, alpha / questions):
         raise ValueError("the bound is tighter than its witness allows")
     threshold = _decimal(claim, "threshold")
     passed = end <= threshold if side == "upper" else end > threshold
@@ -256,12 +254,14 @@ def check_statement(value: Any) -> list[str]:
 
 def check_certificate(value: Any) -> list[str]:
     """For each question whether the e-value of all auditors' counts has reached 1 / alpha against the claim's tau."""
-    claim = value["claim"]
-    tau, alpha = (Fraction(repr(float(claim[name]))) for name in ("tau", "alpha"))
-    is_claim = value["verdict"] == "certified" and claim["questions"] and 0 < tau < 1
-    if not is_claim or not 0 < alpha <= 0.5:
+    claim, found = value["claim"], []
+    tau, alpha = (Fraction(f"{claim[name]!r}") for name in ("tau", "alpha"))  # of a text: not read
+    is_joined = value["verdict"] == "certified" and value["homogeneity"]["holds"] is True
+    if not is_joined or not 0 < tau < 1 or not 0 < alpha <= 0.5:
         raise ValueError("the certificate certifies nothing, or at a false tau or alpha")
-    found = []
+    lists = claim["questions"], [int(audit["seed"]) for audit in value["auditors"]]
+    if any(type(ids) is not list or len(set(ids)) < max(len(ids), 1) for ids in lists):
+        raise ValueError("questions and seeds must be lists in which nothing stands twice")
     for place in range(len(claim["questions"])):
         model = _joined(value["auditors"], "", place)
         level = alpha

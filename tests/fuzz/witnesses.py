@@ -21,6 +21,7 @@ BITS = 640  # of the judge's enclosures
 UNIT = 1 << BITS
 RATES = (1, 10, 1000)
 AT_THE_EDGE = 0.002  # share of cases with ends within a thousandth of 0 and 1, whose sums have up to a million terms
+IMPOSSIBLE = 0.1  # share of cases whose masses may be more than 1 in all
 BROKEN = (None, "nine", -1, 1.5, True, [], {}, "1e9", "0.5 ", "nan")
 SIDES = ("upper", "lower")
 BASES = ("sampled", "anytime", "tree")
@@ -92,6 +93,8 @@ def case_of(chance: random.Random) -> Case:
     rate = chance.choice(RATES)
     leak = chance.randrange(MILLION // 2)
     clean = chance.randrange(MILLION - leak)
+    if chance.random() < IMPOSSIBLE:
+        clean = chance.randrange(MILLION)
     if basis == "tree":
         spread = isqrt(count + 1) * MILLION // rate
         middle = leak + count * MILLION // rate
@@ -137,7 +140,11 @@ def binomial_is_false(count: int, n: int, end: int, over: int, under: int) -> bo
 
 
 def tree_is_false(case: Case) -> bool | None:
-    """Whether a tail of a Poisson distribution with the mean of the rest exceeds the level."""
+    """Whether a tail of a Poisson distribution with the mean of the rest exceeds the level, or the masses are impossible."""
+    if case.leak + case.clean > MILLION + 1:  # by more than the rounding of their sums
+        return True
+    if case.side == "lower" and case.end > MILLION - case.clean:
+        return True
     if case.side == "upper" and case.end >= MILLION - case.clean:
         return False
     mean = Fraction((case.end - case.leak) * case.rate, MILLION)

@@ -65,6 +65,24 @@ def test_a_library_that_is_loaded_already_is_refused():
     assert run(VARIABLES, script) == "", "a parent process has fixed it before"
 
 
+@pytest.mark.parametrize(
+    ("environment", "before", "shared"),
+    [
+        (VARIABLES, "", True),
+        ({}, "", False),
+        ({}, f"import os, torch; torch.ones(9).exp(); os.environ.update({VARIABLES})\n", False),
+        (VARIABLES | {"ATEN_CPU_CAPABILITY": "default"}, "", False),
+    ],
+    ids=["fixed", "as it is", "fixed too late", "other kernels"],
+)
+def test_the_kernels_in_use_are_those_of_pytorch(environment, before, shared):
+    script = f"{before}from lethe.instruction_set import SHARED, kernels_in_use\n"
+
+    found = run(environment, f"{script}print(kernels_in_use() == SHARED)")
+
+    assert found == str(shared)
+
+
 def test_the_machine_s_own_kernels_on_request():
     script = "from lethe.instruction_set import fix_instruction_set\nprint(fix_instruction_set())"
     assert CHOICE in run({CHOICE: "machine"}, script)

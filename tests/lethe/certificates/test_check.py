@@ -202,6 +202,8 @@ def test_an_explored_clean_mass_alone_proves_an_upper_end():
         {"count": -1},
         {"rate": 1000},
         {"clean": None},
+        {"clean": "0.995"},
+        {"leak": "5"},
     ],
     ids=str,
 )
@@ -209,6 +211,21 @@ def test_a_witness_of_a_tree_of_another_form_is_not_verified(witness):
     for side, bound in (("upper", "0.05"), ("lower", "0.009")):
         with pytest.raises(BROKEN):
             check_claim(tree_claim(side, bound, **witness))
+
+
+@pytest.mark.parametrize(
+    ("side", "bound", "witness"),
+    [
+        ("upper", "0.001000", {"leak": "0.5", "clean": "0.999"}),
+        ("upper", "0.000000", {"leak": "7", "clean": "5"}),
+        ("lower", "5.000000", {"count": 10**6, "rate": "1"}),
+        ("lower", "0.900000", {"leak": "0.9", "clean": "0.9"}),
+        ("lower", "0.100000", {"leak": "0.1", "clean": "0.95"}),
+    ],
+)
+def test_masses_above_one_and_ends_beyond_them_prove_nothing(side, bound, witness):
+    with pytest.raises(BROKEN):
+        check_claim(tree_claim(side, bound, **witness))
 
 
 def test_a_tree_assumes_more_than_independent_draws():
@@ -224,8 +241,12 @@ def test_a_tree_assumes_more_than_independent_draws():
 def certificate_of(**changes):
     """A certificate of two auditors and two questions whose e-values have just reached 1 / alpha at tau."""
     claim = {"questions": ["a", "b"], "tau": 0.05, "alpha": 0.01, "retrain": None}
-    auditors = [{"leaks": [0, 1], "draws": [60, 90]}, {"leaks": [0, 0], "draws": [80, 90]}]
+    auditors = [
+        {"leaks": [0, 1], "draws": [60, 90], "seed": 1},
+        {"leaks": [0, 0], "draws": [80, 90], "seed": 2},
+    ]
     value = {"schema": "lethe-certificate/3", "verdict": "certified", "auditors": auditors}
+    value["homogeneity"] = {"holds": True}
     return value | {"claim": claim | changes.pop("claim", {})} | changes
 
 
@@ -233,7 +254,7 @@ def test_each_question_of_a_certificate_is_verified_by_the_counts_of_all_auditor
     reached = [
         float(anytime.log_below(k, n, 0.05)) >= math.log(100) for k, n in ((0, 140), (1, 180))
     ]
-    alone = certificate_of(auditors=[{"leaks": [0, 1], "draws": [60, 90]}])
+    alone = certificate_of(auditors=[{"leaks": [0, 1], "draws": [60, 90], "seed": 1}])
 
     assert reached == [True, True]
     assert check.check_certificate(certificate_of()) == [VERIFIED] * 2
@@ -261,9 +282,9 @@ def test_shares_that_the_null_allows_are_no_evidence():
 def beside_retrain(n, leaks=3):
     """A certificate of one question that leaks as Retrain does, and nobody knows of more."""
     audit = {"leaks": [leaks], "draws": [n], "retrain_leaks": [leaks], "retrain_draws": [n]}
-    without = {"leaks": [0], "draws": [1], "retrain_leaks": [], "retrain_draws": []}
+    without = {"leaks": [0], "draws": [1], "retrain_leaks": [], "retrain_draws": [], "seed": 2}
     claim = {"questions": ["a"], "retrain": "ab"}
-    return certificate_of(claim=claim, auditors=[audit, without])
+    return certificate_of(claim=claim, auditors=[audit | {"seed": 1}, without])
 
 
 def test_a_certificate_beside_retrain_is_verified_from_the_counts_of_both():
@@ -291,11 +312,16 @@ def test_counts_of_retrain_that_are_none_prove_nothing(changes, tmp_path):
         {"claim": {"retrain": "ab"}},
         {"claim": {"alpha": 0.9}},
         {"claim": {"alpha": 0}},
+        {"claim": {"alpha": "0.01"}},
+        {"claim": {"questions": "ab"}},
+        {"claim": {"questions": ["a", "a"]}},
+        {"homogeneity": {"holds": False}},
+        {"auditors": [{"leaks": [0, 0], "draws": [99, 99], "seed": 1}] * 2},
         {"claim": {"tau": "1e999999999"}},
         {"claim": {"questions": []}},
-        {"auditors": [{"leaks": [0], "draws": [999]}]},
-        {"auditors": [{"leaks": [0.5, 0], "draws": [99, 99]}]},
-        {"auditors": [{"leaks": [-5, 0], "draws": [99, 99]}]},
+        {"auditors": [{"leaks": [0], "draws": [999], "seed": 1}]},
+        {"auditors": [{"leaks": [0.5, 0], "draws": [99, 99], "seed": 1}]},
+        {"auditors": [{"leaks": [-5, 0], "draws": [99, 99], "seed": 1}]},
         {"auditors": None},
     ],
     ids=str,
@@ -345,6 +371,7 @@ def test_a_name_that_stands_in_another_place_is_not_read():
         {"alpha": "0.9", "confidence": "0.1"},
         {"confidence": "0.999"},
         {"certain": True},
+        {"certain": 0},
         {"method": "DKW"},
         {"method": "Clopper-Pearson, Bonferroni"},
         {"side": "both"},

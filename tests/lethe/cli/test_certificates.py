@@ -286,7 +286,7 @@ def test_files_of_draws_that_do_not_belong_together_are_refused(place):
 
 def test_on_other_kernels_a_difference_counts_as_forged_and_refutes_nothing(place, monkeypatch):
     forged(place)
-    monkeypatch.setattr(certificates, "own_kernels", lambda: "another processor")
+    monkeypatch.setattr(certificates, "kernels_in_use", lambda: "another processor")
 
     found = lethe.verify("certificate.json", 0, check=40)
 
