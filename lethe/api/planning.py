@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lethe.statistics.policy_costs import WordCosts
     from lethe.steps.costs import Cost, ModelSize
+    from lethe.steps.pilot import Pilot
 
 T = TypeVar("T")
 ALPHA, CAP = METRICS.alpha, 4096
@@ -139,7 +140,7 @@ def plan(
     Notes
     -----
     Every answer counts with its largest length, so tokens are an upper bound. Likelihoods and exact bounds do not count.
-    Lethe measures no rate: times need ``rate``.
+    Without ``rate`` a pilot of each model whose folder is here gives its time and memory.
 
     Examples
     --------
@@ -587,6 +588,7 @@ def plan_preset(
 ) -> Plan:
     """The answers, tokens, memory and time of a preset of this pipeline folder."""
     from lethe.steps.costs import judge_costs, model_costs, questions_of, stage_costs, twin_costs
+    from lethe.steps.pilot import pilots
 
     _check_rate("rate", rate)
     _check_rate("judge_rate", judge_rate)
@@ -606,6 +608,9 @@ def plan_preset(
 
     counts = questions_of(params, questions)
     models = model_costs(params, counts, rate, model_size)
+    rate_from = "given"
+    if rate is None:
+        rate_from = _add_pilots(models, pilots(params))
     answers = 0
     tokens = 0
     seconds: list[float] = []
@@ -620,7 +625,7 @@ def plan_preset(
         "generations": answers,
         "tokens_at_most": tokens,
         "seconds_at_most": math.fsum(seconds) if seconds else None,
-        "rate_from": "given" if rate else "unknown: give --rate",
+        "rate_from": rate_from,
         "models": models,
         "stages": stage_costs(params, rate),
         "judges": judge_costs(params, answers, judge_rate, judge_size),
@@ -632,6 +637,20 @@ def plan_preset(
     if values["stages"]:
         views.append(_view_of_stages(values))
     return Plan(values, views)
+
+
+def _add_pilots(costs: Sequence[Cost], pilots: Mapping[str, Pilot]) -> str:
+    """Add what pilots measured to the costs of their models; return where the rates come from."""
+    for cost in costs:
+        pilot = pilots.get(cost["path"])
+        if pilot is not None:
+            seconds = pilot.seconds * cost["generations"]
+            cost["seconds_at_most"] = seconds
+            cost["tokens_per_second"] = cost["tokens_at_most"] / seconds
+            cost["memory_bytes"] = pilot.bytes
+    if not pilots:
+        return "unknown: give --rate"
+    return "pilots of the models that are here"
 
 
 def _check_rate(name: str, rate: float | None) -> None:
@@ -670,6 +689,7 @@ def _view_of_models(values: Mapping[str, Json]) -> View:
         "tokens at most": "tokens_at_most",
         "weights": "weight_bytes",
         "cache at most": "cache_bytes_at_most",
+        "memory": "memory_bytes",
         "time at most": "seconds_at_most",
     }
     return _table(f"Cost of {values['preset']}", key_of_column, values["models"], notes)

@@ -60,9 +60,10 @@ def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The ``seconds`` that the missing answers take at most, and these with the memory in a ``sentence`` without its stop."""
+    """The ``seconds`` that the missing answers take at most, the ``memory`` in bytes, and a ``sentence`` without its stop."""
 
     seconds: float
+    memory: int
     sentence: str
 
 
@@ -98,6 +99,7 @@ def forecast(
         memory += described.row_bytes(positions) * rows
     return Forecast(
         seconds,
+        memory,
         f"{plural(answers, 'answer')} to draw take at most about {duration(seconds)} and "
         f"{memory / (1 << 30):.1f} GiB of memory (a pilot of {n_many + n_few} answers took "
         f"{duration(few + many)})",

@@ -20,7 +20,7 @@ from lethe.steps.costs import (
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import save_small_checkpoint
-from tests.small import small_params
+from tests.small import make_repository, small_params
 
 plan = Command("plan")
 call, result, refused = plan.call, plan.result, plan.refused
@@ -108,6 +108,36 @@ def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_pa
     )
     (folder / "config.json").write_text('{"num_attention_heads": "a", "hidden_size": 4}')
     assert drawing(params, ["sample@mine"]) == ""
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A pipeline folder with one model of two that are planned."""
+    params = small_params()
+    params["models"] = {name: {"path": f"data/models/{name}"} for name in ("here", "missing")}
+    params["unlearn"]["methods"] = {}
+    params["report"] |= {"base": None, "retrain": None}
+    params["twins"] = None
+    params["sample"]["max_new_tokens"] = 64
+    folder = make_repository(tmp_path / "clone", params, git=False)
+    save_small_checkpoint(folder / "data/models/here")
+    monkeypatch.chdir(folder)
+
+
+def test_a_pilot_gives_the_time_and_memory_of_a_model_that_is_here(clone):
+    planned = result("--preset", "default")
+
+    here, missing = planned["models"]
+    assert 0 < here["seconds_at_most"] == planned["seconds_at_most"]
+    assert here["memory_bytes"] > here["weight_bytes"]
+    assert missing["seconds_at_most"] is None
+
+
+def test_a_stated_rate_stands_in_place_of_a_pilot(clone):
+    here, _ = result("--preset", "default", "--rate", 1000)["models"]
+
+    assert here["seconds_at_most"] == here["tokens_at_most"] / 1000
+    assert "memory_bytes" not in here
 
 
 def test_a_larger_cap_decides_more():
