@@ -22,7 +22,7 @@ from lethe.errors import BadValue
 from lethe.io.facts import Facts, LeakIs, named
 from lethe.io.files import Json
 from lethe.io.logs._log import greedy
-from lethe.io.logs.inspect_ai import Run, score_value
+from lethe.io.logs.inspect_ai import LoggedRun, score_value
 from lethe.measure.prompts import by_length
 from lethe.measure.stated import Stated, check_leak_is
 from lethe.results.licence import Source, refusals
@@ -195,7 +195,7 @@ class Task:
     def __init__(self, spec: Mapping[str, Json], epochs: int):
         known: dict[str, Json] = {"task": "", "model": "", **spec, "config": {"epochs": epochs}}
         plan = {"config": _settings_of_the_running_task()}
-        self.run = Run(Path("the task"), {"eval": known, "plan": plan})
+        self.run = LoggedRun(Path("the task"), {"eval": known, "plan": plan})
         self.texts: dict[str, set[str]] = {}
         self.answers = Counter[str]()
 

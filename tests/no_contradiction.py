@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lethe import config
 from lethe.io.files import read_json
-from lethe.measure.run import Model, Run, load
+from lethe.measure.run import Run, RunModel, load
 from lethe.verdict.claims import findings
 from lethe.verdict.deciding import standings
 from lethe.verdict.verdict import Verdict, WorstQuestion
@@ -42,7 +42,7 @@ def contradictions(data: Path) -> tuple[dict[str, str], list[str]]:
     return checked, found
 
 
-def _certain(model: Model, run: Run) -> Ends:
+def _certain(model: RunModel, run: Run) -> Ends:
     """The certain ends of each question, where they are about the event that the word is about."""
     exact = getattr(run.params, "exact", None)
     labelled = any(question.numbers.row("leak", "labelled") for question in model.questions)

@@ -22,7 +22,7 @@ from lethe.certificates import statement as statements
 from lethe.certificates.draws import Draws, draws_of, files_beside, read_draws
 from lethe.certificates.envelope import Envelope, canonical
 from lethe.certificates.signers import SigningKey, is_signed_by
-from lethe.certificates.statement import LEAKS, OPEN, About, Claim, Served
+from lethe.certificates.statement import LEAKS, OPEN, About, CertifiedEnd, Served
 from lethe.errors import BadFile, BadInput, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items
 from lethe.io.files import Json, atomic_file, read_artifact, read_json, without_doubles
@@ -64,7 +64,7 @@ NOT_COVERED = (
 class Attestation(TableWithSentences):
     """The result of `attest`: the ``statement``, its ``envelope`` if a key signed it, and the ``draws`` behind it."""
 
-    claims: tuple[Claim, ...]
+    claims: tuple[CertifiedEnd, ...]
     about: About
     draws: Draws
     key: SigningKey | None = None

@@ -35,8 +35,8 @@ from lethe.statistics.epsilon_star.parametric import rejected_fit
 from lethe.statistics.one_run import audit as canaries
 from lethe.statistics.one_run.audit import ASSUMPTIONS, ClaimVerdict, check_levels, not_conservative
 from lethe.statistics.one_run.audit import MethodBound as OneRunResult
-from lethe.statistics.one_run.channel import Channel, Family
-from lethe.statistics.one_run.counts import Counts, release
+from lethe.statistics.one_run.channel import Channel, Nulls
+from lethe.statistics.one_run.counts import ReleasedGuesses, release
 from lethe.statistics.streams import stream
 from lethe.statistics.twins import check_ranks, twin_test
 from lethe.text import listing, upper_first
@@ -184,7 +184,7 @@ def one_run(
     check(seed >= 0, "seed", seed, "a whole number of at least 0")
     released = [r] if isinstance(r, int) else list(r)
     runs = _runs(n, released, errors, guesses, seed)
-    nulls: Family | Channel
+    nulls: Nulls | Channel
     if mechanism == TRADEOFF:
         if tradeoff is None:
             problem = "got none; the mechanism tradeoff needs a trade-off function."
@@ -221,7 +221,7 @@ def _runs(
     errors: int | None,
     guesses: Table | None,
     seed: int,
-) -> list[Counts]:
+) -> list[ReleasedGuesses]:
     """The counts of each number of guesses to release, stated or counted in a table of guesses."""
     if not r:
         problem = "give r with guesses, or n, r and errors; choose r before looking at the guesses."
@@ -232,7 +232,7 @@ def _runs(
             raise BadArguments(("n", "errors"), "give both, or give guesses.")
         if len(r) > 1:
             raise BadValue("r", r, "one number with errors", "Several numbers need the guesses.")
-        return [Counts(n, r[0], errors)]
+        return [ReleasedGuesses(n, r[0], errors)]
     if n is not None or errors is not None:
         problem = "the guesses already contain both; leave these arguments out."
         raise BadArguments(("n", "errors"), problem)

@@ -20,7 +20,7 @@ from lethe.io.facts import DOCUMENTED
 from lethe.io.files import Json
 from lethe.io.judged_answers import judge_in, read_calibration
 from lethe.io.tables import read_table
-from lethe.labels.random_labels import Drawn, label_rows
+from lethe.labels.random_labels import PromptAnswers, label_rows
 from lethe.measure import prompts as bounded
 from lethe.measure import scores as scored
 from lethe.measure.scores import Missing, Scores
@@ -703,9 +703,11 @@ def _licensed(
     )
 
 
-def _drawn(prompts: Sequence[scored.PromptScores], missing: Missing | None) -> dict[str, Drawn]:
+def _drawn(
+    prompts: Sequence[scored.PromptScores], missing: Missing | None
+) -> dict[str, PromptAnswers]:
     """The answers that labels may be of."""
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, PromptAnswers] = {}
     for prompt in prompts:
         dropped = prompt.missing if missing == "drop" else 0
         absent = np.isnan(prompt.scores)
@@ -717,7 +719,7 @@ def _drawn(prompts: Sequence[scored.PromptScores], missing: Missing | None) -> d
                 samples = map(str, prompt.samples[~absent].tolist())
                 judged = prompt.scores[~absent].tolist()
                 verdict_of_sample = dict(zip(samples, judged, strict=True))
-        drawn[prompt.prompt_id] = Drawn(
+        drawn[prompt.prompt_id] = PromptAnswers(
             prompt.n + dropped, verdict_of_sample, int(absent.sum()), unjudged
         )
     return drawn

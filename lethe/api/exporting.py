@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lethe import __version__
 from lethe.io.artifacts import GREEDY, joined_parts, read_items
 from lethe.io.files import Json, read_artifact
-from lethe.report.every_eval_ever import Evaluated, Exported, Instance, export
+from lethe.report.every_eval_ever import Export, Exported, Instance, export
 from lethe.results import table
 from lethe.results.licence import reasons_of
 
@@ -43,7 +43,7 @@ def export_run(run: Path, model: str, data: str, folder: Path) -> Exported:
             engine[key] = str(drawn[key])
     if refused:
         engine["refused"] = " ".join(refused)
-    evaluated = Evaluated(
+    evaluated = Export(
         model=model,
         suite=Path(data).stem,
         rows=results.rows(model),
@@ -113,7 +113,7 @@ def export_bounds(result: Bounds, scores: Path, folder: Path) -> Exported:
         log = result.log.log
         model, suite = log.model, log.task
         engine["tool"] = str(log.tool)
-    evaluated = Evaluated(
+    evaluated = Export(
         model=model or "unknown",
         suite=suite or scores.stem,
         rows=result.rows(),
@@ -127,7 +127,7 @@ def export_bounds(result: Bounds, scores: Path, folder: Path) -> Exported:
 
 def export_trees(result: ExactBounds, model: Path, data: Path, folder: Path) -> Exported:
     """Write the bounds of answer trees."""
-    evaluated = Evaluated(
+    evaluated = Export(
         model=model.name,
         suite=data.stem,
         rows=result.rows(),

@@ -17,7 +17,7 @@ from lethe.io.files import Json
 from lethe.labels.bounds import measure_labels
 from lethe.labels.draws import of_missing, read_draws
 from lethe.labels.labels import Labels, read_labels
-from lethe.labels.plan import DIGITS, Plan
+from lethe.labels.plan import DIGITS, LabelPlan
 from lethe.measure.prompts import Worst
 from lethe.measure.stated import Stated
 from lethe.results.licence import licensed, of_drawing, reasons_of, refusals
@@ -155,7 +155,7 @@ def label(
     verdicts: Place | None = None,
     column: str | None = None,
     alpha: float = METRICS.alpha,
-    ask: Annotated[Callable[[Plan, Labels], None] | None, InPython()] = None,
+    ask: Annotated[Callable[[LabelPlan, Labels], None] | None, InPython()] = None,
 ) -> LabelledBounds:
     """Label the distinct answers of a run, the most frequent first, and bound its leaks.
 
@@ -197,7 +197,7 @@ def label(
     about = record_of_draws(place / "forget.parquet" if place.is_dir() else place)
     stated = Stated("", draws.stated, leak_is="high")  # a label of 1 is a leak
     source = of_drawing(about, ()).joined(stated.source())
-    plan = Plan(draws, mass, rest, alpha, tuple(refusals(source)))
+    plan = LabelPlan(draws, mass, rest, alpha, tuple(refusals(source)))
     file = Path(labels) if labels else LABELS / f"{name}.jsonl"
     known = read_labels(file)
     if ask is not None:

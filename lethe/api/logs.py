@@ -128,7 +128,7 @@ class TofuLog(Measurement):
     """The result of `tofu_log`: TOFU's aggregates, and the rows whose stored ROUGE-L recall is not that of their texts."""
 
     path: str
-    utility: tofu.Utility
+    utility: tofu.ModelUtility
     truth: tofu.Term
     quality: KsTest | None
     mismatches: Mapping[str, Sequence[str]]

@@ -11,7 +11,7 @@ from lethe.api.parameters import Place, Rows, rows_of
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.config.twins import TWINS
 from lethe.data import drawing
-from lethe.data.drawing import CONTROL_ALPHA, Drawn, ModelFree
+from lethe.data.drawing import CONTROL_ALPHA, DrawnTwins, ModelFree
 from lethe.data.sealed import KEY, RECORD, Opened, open_seal, read_key, read_record
 from lethe.data.secrets import secrets_of
 from lethe.data.twin_kinds import kind_of
@@ -28,7 +28,7 @@ __all__ = ["TwinCheck", "TwinDraw", "TwinSeal", "add", "check_file", "draw", "op
 class TwinDraw(TableWithSentences):
     """Rows with twins, the public record of their draw, and where the files are."""
 
-    drawn: Drawn
+    drawn: DrawnTwins
     files: tuple[Path, Path, Path]
 
     @property

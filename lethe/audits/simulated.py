@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from lethe.statistics.one_run.audit import applicable, load_method
 from lethe.statistics.one_run.channel import ApproxDP, Channel
-from lethe.statistics.one_run.counts import Counts, Guesses, release
+from lethe.statistics.one_run.counts import Guesses, ReleasedGuesses, release
 from lethe.statistics.one_run.tradeoff import Atoms
 
 Simulator = Callable[[int, np.random.Generator], Guesses]
@@ -215,7 +215,7 @@ def false_rejections(
     """
     errors = _simulated_errors(case, runs, seed)
     shares = {}
-    for method in applicable(Counts(case.n, case.r, 0)):
+    for method in applicable(ReleasedGuesses(case.n, case.r, 0)):
         if method != "clopper-pearson":
             most = most_errors_rejected(case, method, alpha)
             shares[method] = float(np.mean(errors <= most))
@@ -244,7 +244,7 @@ def most_errors_rejected(case: Counterexample, method: str, alpha: float) -> int
     kept = case.r
     while kept - rejected > 1:
         middle = (rejected + kept) // 2
-        counts = Counts(case.n, case.r, middle)
+        counts = ReleasedGuesses(case.n, case.r, middle)
         if module.FAMILY_FREE:
             is_rejected = module.log_p_value(counts, epsilon, case.delta) <= log_alpha
         elif module.rejects:

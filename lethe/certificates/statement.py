@@ -52,7 +52,7 @@ SAMPLED, ANYTIME, TREE = "sampled", "anytime", "tree"
 
 
 @dataclass(frozen=True)
-class Claim:
+class CertifiedEnd:
     """An end of the leak probability of the worst question beside a threshold, with the witness from which it follows.
 
     ``basis`` is a key of `lethe.certificates.check.BASES`. The ``witness`` of answers has ``count`` leaks among ``n``: with
@@ -119,7 +119,7 @@ class Claim:
 
 def claims_of(
     rows: Sequence[Result], threshold: float, trees: Certificates | None = None
-) -> list[Claim]:
+) -> list[CertifiedEnd]:
     """What is claimed of the worst question, first by the fixed number of answers, then at any time, then by the answer
     trees: the upper end; and where a question is proved to leak more than the threshold, the largest lower end.
 
@@ -140,7 +140,7 @@ def claims_of(
     return claims
 
 
-def _counted(drawn: Sequence[Result], threshold: float, basis: str) -> list[Claim]:
+def _counted(drawn: Sequence[Result], threshold: float, basis: str) -> list[CertifiedEnd]:
     """The claims by counts of answers."""
     worst = max(drawn, key=lambda row: row.upper or 0.0)
     upper = worst.upper_bound
@@ -151,7 +151,7 @@ def _counted(drawn: Sequence[Result], threshold: float, basis: str) -> list[Clai
     shown = exact(threshold)
     facts = worst.facts
     witness = {"count": facts["leaks"] + facts["missing"], "n": facts["n"]}
-    at_most = Claim(OPEN, upper, shown, witness, basis, estimate=worst.estimate)
+    at_most = CertifiedEnd(OPEN, upper, shown, witness, basis, estimate=worst.estimate)
 
     m = len(drawn)
     items = [str(row.item) for row in drawn]
@@ -164,13 +164,15 @@ def _counted(drawn: Sequence[Result], threshold: float, basis: str) -> list[Clai
     return _worded(at_most, at_least)
 
 
-def _explored(trees: Sequence[AnswerTree], rounding: Rounding, threshold: float) -> list[Claim]:
+def _explored(
+    trees: Sequence[AnswerTree], rounding: Rounding, threshold: float
+) -> list[CertifiedEnd]:
     """The claims by the explored masses of answer trees, and a sample of the rest."""
     worst = max(trees, key=lambda tree: tree.upper)
     upper = worst.bounds["upper"]
     upper = replace(upper, covers=Covers.WORST_PROMPT)
     shown = exact(threshold)
-    at_most = Claim(OPEN, upper, shown, _tree_witness(worst, rounding, "upper"), TREE)
+    at_most = CertifiedEnd(OPEN, upper, shown, _tree_witness(worst, rounding, "upper"), TREE)
 
     m = len(trees)
     lowers = []
@@ -200,7 +202,7 @@ def _tree_witness(tree: AnswerTree, rounding: Rounding, side: Side) -> dict[str,
     }
 
 
-def _at_least(at_most: Claim, value: float, m: int) -> Claim:
+def _at_least(at_most: CertifiedEnd, value: float, m: int) -> CertifiedEnd:
     """The claim on some of ``m`` questions, at the level of the claim on all."""
     method = at_most.bound.method
     if m > 1:
@@ -209,7 +211,7 @@ def _at_least(at_most: Claim, value: float, m: int) -> Claim:
     return replace(at_most, word=LEAKS, bound=lower, questions=m)
 
 
-def _worded(at_most: Claim, at_least: Claim) -> list[Claim]:
+def _worded(at_most: CertifiedEnd, at_least: CertifiedEnd) -> list[CertifiedEnd]:
     if at_least.passed:
         return [replace(at_most, word=LEAKS), at_least]
     if at_most.passed:
@@ -299,7 +301,7 @@ class About:
 
 
 def statement(
-    about: About, claims: Sequence[Claim], draws: Draws, draws_name: str
+    about: About, claims: Sequence[CertifiedEnd], draws: Draws, draws_name: str
 ) -> dict[str, Json]:
     """The statement; ``draws_name`` is the file of the draws beside it."""
     subject, identity = _identified(about)

@@ -16,7 +16,7 @@ import typer
 from lethe.config.measuring import EXACT
 from lethe.errors import BadFile, BadInput, BadValue, LetheError, check, plural, visible
 from lethe.io.files import Json
-from lethe.results.gate import Decision, GatedQuestion, closed_by
+from lethe.results.gate import GatedQuestion, GateReason, closed_by
 from lethe.statistics.bound import RANDOM, Covers
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lethe.io.processes import Process
     from lethe.io.tries import Declared, Try
     from lethe.labels.labels import Labels
-    from lethe.labels.plan import Plan
+    from lethe.labels.plan import LabelPlan
     from lethe.labels.queue import Queue
     from lethe.report.every_eval_ever import Exported
     from lethe.statistics.bound import Bound
@@ -490,7 +490,7 @@ def _page_of(comparison: runs.ShownComparison, page: Path | None) -> tuple[Value
 def _write_sides(
     about: str,
     gate: Gate | None,
-    decisions: Sequence[Decision],
+    decisions: Sequence[GateReason],
     summary: Path | None,
     junit: Path | None,
 ) -> None:
@@ -510,15 +510,15 @@ def _gates_of_sides(
     at_level: runs.ShownComparison,
     attempt: Try,
     asked: Mapping[str, Json],
-) -> tuple[Gate | None, list[Decision]]:
+) -> tuple[Gate | None, list[GateReason]]:
     """The gate on the leak rate of every question of B, if it was asked for, and what became of the other gates."""
     decisions = []
     if "--fail-on" in asked:
         said = _whether_worse(at_level, attempt)
-        decisions.append(Decision("--fail-on worse", at_level.worse, said))
+        decisions.append(GateReason("--fail-on worse", at_level.worse, said))
     if "--require" in asked:
         problem = _not_proved(at_level, comparison.record["not_compared"])
-        decisions.append(Decision("--require not-worse", bool(problem), problem))
+        decisions.append(GateReason("--require not-worse", bool(problem), problem))
     worst = at_level.of_all("score_worst")
     if "--fail-above" not in asked or worst is None:
         return None, decisions
@@ -611,7 +611,7 @@ def _refused_comparison(
             gate = gate_of(value, Try(1, record["alpha"]), None, why=because)
             json["gate"] = gate.json
         else:
-            decisions.append(Decision(f"{name} {value}", closed=True, reason=said))
+            decisions.append(GateReason(f"{name} {value}", closed=True, reason=said))
     _write_sides(record["b"], gate, decisions, summary, junit)
     return replace(outcome, json=json, notes=[*outcome.notes, said], status=1)
 
@@ -1256,7 +1256,7 @@ def score_log(
     return Outcome(result, {"table": str(out), "mlflow": run}, notes)
 
 
-def label_at_terminal(plan: Plan, labels: Labels) -> None:
+def label_at_terminal(plan: LabelPlan, labels: Labels) -> None:
     place = visible(str(labels.path))
     unused = plan.unused(labels)
     if unused:
@@ -1271,7 +1271,7 @@ def label_at_terminal(plan: Plan, labels: Labels) -> None:
         typer.echo("Labelling is not finished: run the same command again to continue.")
 
 
-def label_on_page(plan: Plan, labels: Labels) -> None:
+def label_on_page(plan: LabelPlan, labels: Labels) -> None:
     from lethe.report.label_page import LabelServer
 
     with LabelServer(plan, labels) as server:

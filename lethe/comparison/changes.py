@@ -42,7 +42,7 @@ Measured = Literal["leak", "score"]
 
 
 @dataclass(frozen=True)
-class Difference:
+class ChangedQuestion:
     """One question of a model in two runs: that it leaks more often (``worse``) or less often than before.
 
     ``log_e`` is ln of its e-value. ``before`` and ``after`` are the shares of leaks in the answers of both runs; with
@@ -75,7 +75,7 @@ class Changes:
     log_goal: float
     log_e_worse: float | None
     log_e_better: float | None
-    proved: tuple[Difference, ...]
+    proved: tuple[ChangedQuestion, ...]
 
 
 def proved_changes(
@@ -121,8 +121,8 @@ def proved_changes(
         return Changes(0, goal, None, None, ())
 
     share = alpha / questions  # a refutation at this level alone makes a mean of 1 / alpha
-    rises: list[Difference] = []
-    falls: list[Difference] = []
+    rises: list[ChangedQuestion] = []
+    falls: list[ChangedQuestion] = []
     for pair in pairs:
         rises += pair.differences(share, worse=True)
         falls += pair.differences(share, worse=False)
@@ -135,7 +135,7 @@ def proved_changes(
     )
 
 
-def _log_e(differences: Sequence[Difference]) -> list[float]:
+def _log_e(differences: Sequence[ChangedQuestion]) -> list[float]:
     return [difference.log_e for difference in differences]
 
 
@@ -184,7 +184,7 @@ class _Side:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pair:
+class _ModelInBothRuns:
     """One model in both runs, on the questions that both judged."""
 
     model: str
@@ -193,7 +193,7 @@ class _Pair:
     before: _Side
     after: _Side
 
-    def differences(self, share: float, worse: bool) -> list[Difference]:
+    def differences(self, share: float, worse: bool) -> list[ChangedQuestion]:
         """Of each question, against "it leaks at most as often as before" (``worse``), or "at least".
 
         Counts have an e-process. Other evidence refutes at a level up to ``share``, or not at all. Two kinds of evidence
@@ -216,7 +216,7 @@ class _Pair:
 
         found = []
         for place, question in enumerate(self.items):
-            by_ends = Difference(
+            by_ends = ChangedQuestion(
                 model=self.model,
                 quantity=self.quantity,
                 question=question,
@@ -240,7 +240,7 @@ class _Pair:
             found.append(difference)
         return found
 
-    def _by_counts(self, difference: Difference, place: int, log_e: float) -> Difference:
+    def _by_counts(self, difference: ChangedQuestion, place: int, log_e: float) -> ChangedQuestion:
         """The difference as the counts show it."""
         before = self.before.counts[place]
         after = self.after.counts[place]
@@ -258,7 +258,7 @@ def _were_drawn(counts: Sequence[Counts]) -> np.ndarray:
     return np.array([drawn.n > 0 for drawn in counts])
 
 
-def _joined(first: Difference, second: Difference) -> Difference:
+def _joined(first: ChangedQuestion, second: ChangedQuestion) -> ChangedQuestion:
     """The mean of two e-values, with the numbers of the larger."""
     larger = first
     if second.log_e > first.log_e:
@@ -267,14 +267,14 @@ def _joined(first: Difference, second: Difference) -> Difference:
     return replace(larger, log_e=log_sum - LN2)
 
 
-def _proved(differences: Sequence[Difference], goal: float) -> list[Difference]:
+def _proved(differences: Sequence[ChangedQuestion], goal: float) -> list[ChangedQuestion]:
     """What is proved in one direction: of each model with named questions the one with the most evidence, else the one of all
     models."""
     log_e = _log_e(differences)
     if not is_reached(log_mean(log_e), goal):
         return []
 
-    named_of_model: dict[str, list[Difference]] = {}
+    named_of_model: dict[str, list[ChangedQuestion]] = {}
     for difference, is_named in zip(differences, named(log_e, goal), strict=True):
         if is_named:
             named_of_model.setdefault(difference.model, []).append(difference)
@@ -287,7 +287,7 @@ def _proved(differences: Sequence[Difference], goal: float) -> list[Difference]:
     return proved
 
 
-def _evidence(difference: Difference) -> float:
+def _evidence(difference: ChangedQuestion) -> float:
     return difference.log_e
 
 
@@ -297,19 +297,21 @@ def _pair(
     new: Sequence[Result],
     exactly: bool,
     is_independent: bool,
-) -> _Pair:
+) -> _ModelInBothRuns:
     """A model in both runs: by leaks where both judged some of the same questions, else by scores."""
     before, after = about_the_same(old, new, exactly)
     items = _common(before, after, "leak")
     if not items:
         items = _common(before, after, "score")
-        return _Pair(model, "score", items, _scores(before, items), _scores(after, items))
+        return _ModelInBothRuns(
+            model, "score", items, _scores(before, items), _scores(after, items)
+        )
     counted: Set[str] = set()
     if is_independent:
         counted = counted_rows(before).keys() & counted_rows(after).keys()
     leaks_before = _leaks(before, items, counted)
     leaks_after = _leaks(after, items, counted)
-    return _Pair(model, "leak", items, leaks_before, leaks_after)
+    return _ModelInBothRuns(model, "leak", items, leaks_before, leaks_after)
 
 
 def about_the_same(

@@ -274,7 +274,7 @@ def _difference_rows(pairs: Sequence[_Tested]) -> list[Result]:
 
 
 @dataclass(frozen=True)
-class Point:
+class KeptAndLeaked:
     """An entry of a loss: the share of Base's score that its seeds keep on average, and their mean leakage."""
 
     title: str
@@ -288,11 +288,11 @@ class Matched:
 
     loss: str
     tried: int
-    chosen: Point | None
+    chosen: KeptAndLeaked | None
     most_kept: float
 
     @classmethod
-    def of(cls, loss: str, points: Sequence[Point]) -> Matched:
+    def of(cls, loss: str, points: Sequence[KeptAndLeaked]) -> Matched:
         """The entry with the least leakage among those that keep `KEPT`; none where no entry does."""
         keeping = [point for point in points if point.kept >= KEPT]
         chosen = min(keeping, key=lambda point: point.leakage, default=None)
@@ -396,13 +396,15 @@ class OverSeeds:
         base = self._mean_of_base(utility)
         if not leakage or not base:
             return []
-        points_of_loss: dict[str, list[Point]] = {}
+        points_of_loss: dict[str, list[KeptAndLeaked]] = {}
         for family in self.record["families"]:
             title = family["title"]
             leaks, score = self.rows.get((title, leakage)), self.rows.get((title, utility))
             if not family["loss"] or leaks is None or score is None:
                 continue
-            point = Point(title, kept=(score.estimate or 0.0) / base, leakage=leaks.estimate or 0.0)
+            point = KeptAndLeaked(
+                title, kept=(score.estimate or 0.0) / base, leakage=leaks.estimate or 0.0
+            )
             points_of_loss.setdefault(family["loss"], []).append(point)
         return [Matched.of(loss, points) for loss, points in points_of_loss.items()]
 

@@ -86,7 +86,7 @@ PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
 
 
 @dataclass(frozen=True)
-class Answers:
+class QuestionScores:
     """The scores of one question in sampling order, NaN where missing, and if known its text and the rest of its row."""
 
     scores: np.ndarray
@@ -98,7 +98,7 @@ class Answers:
 class Scored:
     """The answers of a model to each question by its id, and what is recorded of their draws."""
 
-    questions: Mapping[str, Answers]
+    questions: Mapping[str, QuestionScores]
     settings: Mapping[str, object] = field(default_factory=dict)
     served: str = ""  # which server drew, and when
 
@@ -390,7 +390,7 @@ def _common(
             missing.append(NotCompared(prefix + name, "the question is in B only"))
 
 
-def _not_compared(answers: Answers, other: Answers | None, same_kind: bool) -> str:
+def _not_compared(answers: QuestionScores, other: QuestionScores | None, same_kind: bool) -> str:
     """Why the answers to a question of A and those of B cannot be compared; empty where they can."""
     if other is None:
         return "the question is in A only"
@@ -532,7 +532,7 @@ def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | No
     questions = {}
     for prompt in read.prompts:
         text = text_of_prompt.get(prompt.prompt_id)
-        questions[prompt.prompt_id] = Answers(prompt.scores, text)
+        questions[prompt.prompt_id] = QuestionScores(prompt.scores, text)
     settings = {ALIASES.get(key, key): value for key, value in log.sampling.items()}
     stopped = log.stopping == EARLY
     known = _known(read, stopped)
@@ -553,7 +553,7 @@ def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | No
 def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
     """The side of a table of scores."""
     read = read_scores(path, "worst", score, leak_is=leak_is, asks=RENAME_IT).pointed()
-    questions = {prompt.prompt_id: Answers(prompt.scores) for prompt in read.prompts}
+    questions = {prompt.prompt_id: QuestionScores(prompt.scores) for prompt in read.prompts}
     stopped = could_stop(path, read)
     known = _known(read, stopped).joined(of_drawing(record_of_draws(path), ()))
     return Side(
@@ -664,7 +664,9 @@ def _refused(folder: Path, model: str, drawn: Mapping[str, Json]) -> list[str]:
     return list(reasons_of(numbers)) or refusals(of_drawing(drawn, rows))
 
 
-def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> dict[str, Answers]:
+def _questions(
+    table: pd.DataFrame, metric: str, asked: Mapping[str, Row]
+) -> dict[str, QuestionScores]:
     """The scores of each question: first those of the dataset in its order, then the others in the order of the table."""
     drawn = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
     scores = {}
@@ -676,14 +678,14 @@ def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> di
             questions[name] = _answers(scores[name], row)
     for name, values in scores.items():
         if name not in asked:
-            questions[name] = Answers(values)
+            questions[name] = QuestionScores(values)
     return questions
 
 
-def _answers(scores: np.ndarray, row: Row) -> Answers:
+def _answers(scores: np.ndarray, row: Row) -> QuestionScores:
     """The scores of a question of the dataset, with what must be alike on both sides."""
     parts = map(row.get, ("keywords", "context", "followups"))
-    return Answers(scores, row["question"], (row["answer"], *parts))
+    return QuestionScores(scores, row["question"], (row["answer"], *parts))
 
 
 def _params(path: Path) -> dict[str, Json]:

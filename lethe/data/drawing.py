@@ -26,7 +26,7 @@ CONTROL_ALPHA = TWINS.control_alpha
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnTwins:
     """Rows with twins, the public record and the sealed key."""
 
     rows: list[Row]
@@ -34,7 +34,7 @@ class Drawn:
     key: bytes
 
 
-def draw(rows: Sequence[Row], kind: TwinKind, k: int, nonce: str | None = None) -> Drawn:
+def draw(rows: Sequence[Row], kind: TwinKind, k: int, nonce: str | None = None) -> DrawnTwins:
     """Draw k candidates for the span {secret} of each answer, and by a sealed key the true one among them.
 
     Raises
@@ -70,7 +70,7 @@ def draw(rows: Sequence[Row], kind: TwinKind, k: int, nonce: str | None = None) 
         answer, *twins = [row["answer"].replace(SPAN, value) for value in values]
         drawn.append({**row, "answer": answer, "twins": twins, "keywords": values[:1]})
     record = record_of(secrets_of(drawn), "drawn", kind.name, DRAWN, key)
-    return Drawn(drawn, record, key)
+    return DrawnTwins(drawn, record, key)
 
 
 def _text_of(row: Row) -> str:
@@ -84,7 +84,7 @@ def add(
     k: int,
     nonce: str | None = None,
     assume_uniform: bool = False,
-) -> Drawn:
+) -> DrawnTwins:
     """Add k - 1 twins to each answer, whose first keyword is the true value and stays.
 
     Raises
@@ -126,7 +126,7 @@ def add(
             twins.append(row["answer"].replace(value_of_secret[name], twin))
         added.append(cast("Row", {**row, "twins": twins}))
     record = record_of(secrets_of(added), "assumed", kind.name, UNIFORM, key)
-    return Drawn(added, record, key)
+    return DrawnTwins(added, record, key)
 
 
 def _check_k(k: int) -> None:
@@ -174,7 +174,7 @@ def _holds(text: str, value: str) -> bool:
     return re.search(whole, text) is not None
 
 
-def write(drawn: Drawn, out: Path) -> tuple[Path, Path, Path]:
+def write(drawn: DrawnTwins, out: Path) -> tuple[Path, Path, Path]:
     """Write rows, record and key; an existing file is refused, as a draw is made once."""
     if out.suffix != ".jsonl" or out.is_dir():
         raise BadValue("out", str(out), "a file that ends in .jsonl")

@@ -27,7 +27,7 @@ FOLDER = Path(".lethe/processes")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class QuestionCounts:
     """``leaks`` among ``n`` answers to a question, ``missing`` of them without a judgement."""
 
     leaks: int
@@ -38,11 +38,13 @@ class Drawn:
         if min(self.leaks, self.missing) < 0 or self.leaks + self.missing > self.n:
             raise ValueError(f"{self.leaks} leaks and {self.missing} missing of {self.n} answers")
 
-    def __add__(self, other: Drawn) -> Drawn:
-        return Drawn(self.leaks + other.leaks, self.n + other.n, self.missing + other.missing)
+    def __add__(self, other: QuestionCounts) -> QuestionCounts:
+        return QuestionCounts(
+            self.leaks + other.leaks, self.n + other.n, self.missing + other.missing
+        )
 
 
-NOTHING = Drawn(0, 0)
+NOTHING = QuestionCounts(0, 0)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Segment:
     """What one seed drew: counts by question, and what was ``begun`` and never counted, as the most answers to a question by
     the rule that stops them (empty: none does)."""
 
-    counts: dict[str, Drawn] = field(default_factory=dict)
+    counts: dict[str, QuestionCounts] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
 
     def begins(self, most: int, rule: str) -> Segment:
@@ -60,7 +62,7 @@ class Segment:
             return self
         return replace(self, begun={**self.begun, rule: max(most, self.begun.get(rule, 0))})
 
-    def ends(self, counts: Mapping[str, Drawn], most: int, rule: str) -> Segment:
+    def ends(self, counts: Mapping[str, QuestionCounts], most: int, rule: str) -> Segment:
         """The segment once the call has drawn: the longer counts, and what they hold is no longer only begun."""
         longer = dict(self.counts)
         for item, drawn in counts.items():
@@ -86,9 +88,9 @@ class Process:
     largest: dict[str, dict[str, float]] = field(default_factory=dict)
     kept: bool = True
 
-    def totals(self) -> dict[str, Drawn]:
+    def totals(self) -> dict[str, QuestionCounts]:
         """The counts of each question over all seeds."""
-        totals: dict[str, Drawn] = {}
+        totals: dict[str, QuestionCounts] = {}
         for segment in self.segments.values():
             for item, drawn in segment.counts.items():
                 totals[item] = totals.get(item, NOTHING) + drawn
@@ -101,7 +103,7 @@ class Process:
     def with_counts(
         self,
         seed: str,
-        counts: Mapping[str, Drawn],
+        counts: Mapping[str, QuestionCounts],
         most: int,
         rule: str = "",
         drawn_as: str | None = None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from lethe.io.facts import MODELS, Facts, cached_rows, reasons_in, several_models
 from lethe.io.logs._log import chosen
-from lethe.io.logs._settings import Settings
+from lethe.io.logs._settings import RequestSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +19,7 @@ def facts_of_rows(table: pd.DataFrame, name: str, score: str = "") -> Facts:
 
     ``name`` is the column of the questions and ``score`` that of the scores, neither of which names a model.
     """
-    settings = Settings()
+    settings = RequestSettings()
     settings.add_rows(table)
     deterministic = None
     if settings.greedy_by:

@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from lethe.labels.draws import Draws
-from lethe.labels.labels import Answer, Labels
+from lethe.labels.draws import DrawnAnswers
+from lethe.labels.labels import AnswerText, Labels
 from lethe.labels.queue import Queue
 from lethe.results.table import Rows
 from lethe.statistics import counts as count_bounds
@@ -24,7 +24,7 @@ from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
 
 def measure_labels(
     rows: Rows,
-    draws: Draws,
+    draws: DrawnAnswers,
     queue: Queue,
     labels: Labels,
     alpha: float,
@@ -93,7 +93,7 @@ class _Counted:
     n: np.ndarray
 
     @classmethod
-    def of(cls, draws: Draws, labels: Mapping[Answer, int]) -> _Counted:
+    def of(cls, draws: DrawnAnswers, labels: Mapping[AnswerText, int]) -> _Counted:
         leaks: list[int] = []
         unlabelled: list[int] = []
         missing: list[int] = []
@@ -237,7 +237,7 @@ def _source(mass: float, of_rest: tuple[int, int] | None) -> str:
     return f"{read}{rest} counts as leaks in upper bounds and as clean in lower ones"
 
 
-def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:
+def _calibration(draws: DrawnAnswers, queue: Queue, labels: Labels) -> Calibration | None:
     """The judge's error on the labelled draws of the rest; None if one of the labels does not occur."""
     values = [labels.by_answer[answer] for answer, _ in queue.sampled]
     if len(set(values)) < 2:

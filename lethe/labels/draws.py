@@ -19,7 +19,7 @@ from lethe.io.files import Json, read_artifact, read_jsonl
 from lethe.io.row_ends import missing_kinds
 from lethe.io.row_facts import copies, facts_of_rows
 from lethe.io.tables import file_line, numeric_column, read_table, suffix_of
-from lethe.labels.labels import Answer
+from lethe.labels.labels import AnswerText
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,20 +49,20 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Draws:
+class DrawnAnswers:
     """The answers of a run by question, in sampling order, with the texts of the questions and the judge's verdicts (1, 0 or
     NaN) where there are any. ``wanted`` is the answer of the dataset that must not come, and its keywords, by question.
     ``stated`` is what the rows state of how they were drawn. A missing answer is None, and ``missing`` counts them by kind.
     """
 
-    answers: Mapping[str, Sequence[Answer | None]]
+    answers: Mapping[str, Sequence[AnswerText | None]]
     questions: Mapping[str, str]
     verdicts: Mapping[str, np.ndarray] = field(default_factory=dict)
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
     stated: Facts = field(default_factory=Facts)
     missing: Mapping[str, int] = field(default_factory=dict)
 
-    def present(self) -> Iterator[Answer]:
+    def present(self) -> Iterator[AnswerText]:
         """The answers that are not missing, question by question."""
         for answers in self.answers.values():
             yield from filter(None, answers)
@@ -70,7 +70,7 @@ class Draws:
 
 def read_draws(
     path: Path, dataset: Path | None, verdicts: Path | None, column: str | None
-) -> Draws:
+) -> DrawnAnswers:
     """Read a run: a folder of ``data/generations``, or a table with ``prompt_id``, ``text`` and optionally ``sample``."""
     file = path
     if path.is_dir():
@@ -144,11 +144,11 @@ def refuse_references(generations: Path) -> None:
         raise BadFile(generations, problem, "Leave out these wordings of the language.")
 
 
-def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
+def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> DrawnAnswers:
     """The draws of a table with ``prompt_id``, ``text``, optionally ``finish_reason`` and ``verdict``, in sampling order
     within a question; an answer without a text, or that no model ended, is missing.
     """
-    answers: dict[str, list[Answer | None]] = {}
+    answers: dict[str, list[AnswerText | None]] = {}
     judged: dict[str, np.ndarray] = {}
     missing: Counter[str] = Counter()
     for name, rows in table.groupby("prompt_id", sort=False):
@@ -156,13 +156,13 @@ def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
         for text, kind in zip(rows["text"], missing_kinds(rows), strict=True):
             answer = None
             if kind is None and isinstance(text, str):
-                answer = Answer(str(name), text)
+                answer = AnswerText(str(name), text)
             else:
                 missing[kind or NO_TEXT] += 1
             answers[str(name)].append(answer)
         if "verdict" in rows:
             judged[str(name)] = rows["verdict"].to_numpy(dtype=np.float64)
-    return Draws(answers, questions, judged, missing=missing)
+    return DrawnAnswers(answers, questions, judged, missing=missing)
 
 
 def _rows(dataset: Path) -> dict[str, Mapping[str, Json]]:

@@ -15,12 +15,12 @@ from lethe.errors import BadFile, BadRow, shortened
 from lethe.io.files import FIRST, KEY, SCHEMA_VERSION, read_jsonl, write_jsonl
 
 
-class Answer(NamedTuple):
+class AnswerText(NamedTuple):
     prompt_id: str
     text: str
 
 
-def digest_of(answer: Answer, questions: Mapping[str, str]) -> str:
+def digest_of(answer: AnswerText, questions: Mapping[str, str]) -> str:
     """What names an answer on a page or a server: a digest of its question's id, of the question, and of the text.
 
     Another dataset may have the same id, and a label of its answer is a label of another question.
@@ -32,7 +32,7 @@ def digest_of(answer: Answer, questions: Mapping[str, str]) -> str:
 Part = Literal["mass", "rest"]
 
 
-class Asked(NamedTuple):
+class LabelReason(NamedTuple):
     """The reason for a label: the mass or the rest, the target, and the number of random draws of the rest (None where the
     file has none)."""
 
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
     rest: int | None = None
 
 
-class _Row(BaseModel, strict=True):
+class _LabelRow(BaseModel, strict=True):
     prompt_id: str
     question: str | None = None
     text: str
@@ -56,9 +56,9 @@ class Labels:
     """Labels by answer, in the order of labelling, each saved to ``path``: facts about a question and a text."""
 
     path: Path
-    by_answer: dict[Answer, int] = field(default_factory=dict)
-    asked: dict[Answer, Asked] = field(default_factory=dict)
-    questions: dict[Answer, str] = field(
+    by_answer: dict[AnswerText, int] = field(default_factory=dict)
+    asked: dict[AnswerText, LabelReason] = field(default_factory=dict)
+    questions: dict[AnswerText, str] = field(
         default_factory=dict
     )  # as they were when the file was written
 
@@ -78,9 +78,9 @@ class Labels:
 
     def add(
         self,
-        answer: Answer,
+        answer: AnswerText,
         label: int,
-        asked: Asked,
+        asked: LabelReason,
         questions: Mapping[str, str],
     ) -> None:
         self.check_questions(questions)
@@ -132,17 +132,17 @@ def read_labels(path: Path) -> Labels:
             problem = f"schema: got {shortened(version)}; must be {SCHEMA_VERSION}, which this release of Lethe reads"
             raise BadRow(path, line, problem, "Read the labels with the release that wrote them.")
         try:
-            checked = _Row.model_validate(row)
+            checked = _LabelRow.model_validate(row)
         except ValidationError as error:
             key = str(error.errors()[0]["loc"][0])
-            legal = _Row.model_fields[key].description or "text"
+            legal = _LabelRow.model_fields[key].description or "text"
             problem = f"{key}: got {shortened(row.get(key))}; must be {legal}"
             raise BadRow(path, line, problem) from None
-        answer = Answer(checked.prompt_id, checked.text)
+        answer = AnswerText(checked.prompt_id, checked.text)
         if answer in labels.by_answer:
             raise BadRow(path, line, "labels an answer a second time", "Remove one of the rows.")
         labels.by_answer[answer] = checked.label
-        labels.asked[answer] = Asked(checked.part, checked.target, checked.rest)
+        labels.asked[answer] = LabelReason(checked.part, checked.target, checked.rest)
         if checked.question is not None:
             labels.questions[answer] = checked.question
     return labels

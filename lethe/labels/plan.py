@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from lethe.errors import plural
 from lethe.labels.bounds import measure_labels
-from lethe.labels.draws import Draws, of_missing
+from lethe.labels.draws import DrawnAnswers, of_missing
 from lethe.labels.labels import Labels
 from lethe.labels.queue import Ahead, Queue
 from lethe.results.table import Rows
@@ -18,7 +18,7 @@ CLEAN, LEAK = 0, 1
 
 
 @dataclass(frozen=True)
-class Ends:
+class PlannedEnds:
     """The upper end of the worst question, both ends of the average (None where there is none), and of each question."""
 
     worst: float
@@ -37,7 +37,7 @@ class Ends:
         return shown
 
 
-class Plan(Queue):
+class LabelPlan(Queue):
     """A queue of answers that states its bounds beforehand, at ``alpha``, and ends where further labels change none of them.
 
     To end early is valid: a question's bounds hold for any choice of labels, and the average's present ends count unread
@@ -45,13 +45,18 @@ class Plan(Queue):
     """
 
     def __init__(
-        self, draws: Draws, target: float, rest: int, alpha: float, refused: tuple[str, ...] = ()
+        self,
+        draws: DrawnAnswers,
+        target: float,
+        rest: int,
+        alpha: float,
+        refused: tuple[str, ...] = (),
     ):
         super().__init__(draws, target, rest)
         self.alpha = alpha
         self.refused = refused
 
-    def ends(self, labels: Labels, label: int | None = None) -> Ends:
+    def ends(self, labels: Labels, label: int | None = None) -> PlannedEnds:
         """The ends that follow if each answer that is left gets this ``label``; the present ends if it is None."""
         label_of_answer = dict(labels.by_answer)
         if label is not None:
@@ -71,7 +76,7 @@ class Plan(Queue):
                 worst = row.upper
             elif row.quantity == "leak" and row.lower is not None:
                 average = (row.lower, row.upper)
-        return Ends(worst, average, tuple(questions))
+        return PlannedEnds(worst, average, tuple(questions))
 
     def is_settled(self, labels: Labels) -> bool:
         """Whether the answers that are left change none of the first digits of any end."""

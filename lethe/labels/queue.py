@@ -16,8 +16,8 @@ from itertools import islice
 import numpy as np
 
 from lethe.errors import check
-from lethe.labels.draws import Draws
-from lethe.labels.labels import Answer, Asked, Labels
+from lethe.labels.draws import DrawnAnswers
+from lethe.labels.labels import AnswerText, LabelReason, Labels
 
 SEED = 0  # for the order in which draws of the rest are labelled
 
@@ -28,8 +28,8 @@ class Ahead:
     ``left`` counts the answers that are to be read, this one included.
     """
 
-    asked: Asked
-    answer: Answer
+    asked: LabelReason
+    answer: AnswerText
     count: int
     draws: int
     covered: float
@@ -39,12 +39,12 @@ class Ahead:
 class Queue:
     """The order of labelling: by mass until the target is covered, then random draws of the rest."""
 
-    def __init__(self, draws: Draws, target: float, rest: int):
+    def __init__(self, draws: DrawnAnswers, target: float, rest: int):
         check(0 < target <= 1, "--mass", target, "a number above 0 and at most 1")
         self.draws = draws
         self.target = target
         self.rest = rest
-        self.counts: Counter[Answer] = Counter()
+        self.counts: Counter[AnswerText] = Counter()
         self.counts.update(draws.present())
         self.total = sum(map(len, draws.answers.values()))  # a missing answer has mass, too
         # stable: ties in the order of the file
@@ -58,14 +58,14 @@ class Queue:
         self.reach = sum(self.counts[answer] for answer in self.chosen) / max(self.total, 1)
         self.sampled = list(islice(self._shuffled_rest(), rest))
 
-    def worst(self, most: int) -> list[Answer]:
+    def worst(self, most: int) -> list[AnswerText]:
         """At most so many answers that the verdicts call leaks: those of the question with the most such draws first, and of
         a question those that came most often. Empty without verdicts.
 
         A person's label of such an answer is a fact about it: the bounds of a question hold for any choice of labels, and the
         random draws of the rest stay the same ones.
         """
-        leaks: Counter[Answer] = Counter()
+        leaks: Counter[AnswerText] = Counter()
         leaks_of_question: Counter[str] = Counter()
         for name, verdicts in self.draws.verdicts.items():
             for answer, verdict in zip(self.draws.answers[name], verdicts, strict=True):
@@ -76,7 +76,7 @@ class Queue:
         found.sort(key=lambda answer: -leaks_of_question[answer.prompt_id])
         return found[:most]
 
-    def _shuffled_rest(self) -> Iterator[tuple[Answer, int]]:
+    def _shuffled_rest(self) -> Iterator[tuple[AnswerText, int]]:
         """The draws whose text was not chosen, in random order, each with its place among its question's draws."""
         counted = []
         for name in self.draws.answers:
@@ -95,14 +95,14 @@ class Queue:
         labelled = [answer for answer in self.chosen if answer in labels.by_answer]
         return sum(self.counts[answer] for answer in labelled) / self.total
 
-    def requested(self) -> dict[Answer, Asked]:
+    def requested(self) -> dict[AnswerText, LabelReason]:
         """The answers that a person is to read, in this order, and the reason of each."""
-        requested = {answer: Asked("mass", self.target, self.rest) for answer in self.chosen}
+        requested = {answer: LabelReason("mass", self.target, self.rest) for answer in self.chosen}
         for answer, _ in self.sampled:
-            requested[answer] = Asked("rest", self.target, self.rest)
+            requested[answer] = LabelReason("rest", self.target, self.rest)
         return requested
 
-    def left(self, labels: Labels) -> list[Answer]:
+    def left(self, labels: Labels) -> list[AnswerText]:
         """The requested answers without a label, in the order in which a person reads them."""
         return [answer for answer in self.requested() if answer not in labels.by_answer]
 

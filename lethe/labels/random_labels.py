@@ -29,7 +29,7 @@ SMALLEST_SHOWN = 1e-12  # a smaller p-value tells a reader no more
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PromptAnswers:
     """The answers of one prompt that labels may be of: their number, and with 0/1 verdicts that of each sample's name.
 
     ``missing`` of them have no verdict; those of a known name are in ``unjudged``.
@@ -42,7 +42,7 @@ class Drawn:
 
 
 def label_rows(
-    rows: Rows, path: str | os.PathLike[str], drawn: Mapping[str, Drawn], alpha: float
+    rows: Rows, path: str | os.PathLike[str], drawn: Mapping[str, PromptAnswers], alpha: float
 ) -> Source:
     """Add the ends of the leak probability of each labelled prompt, and of the average over all prompts.
 
@@ -100,7 +100,7 @@ def label_rows(
     return Source(labels_not_random=problem)
 
 
-def _lost(table: pd.DataFrame, drawn: Mapping[str, Drawn]) -> dict[str, int]:
+def _lost(table: pd.DataFrame, drawn: Mapping[str, PromptAnswers]) -> dict[str, int]:
     """The answers of each prompt that nobody could label: those without a verdict, unless a label is of one of them."""
     labelled = zip(table["prompt_id"].astype(str), table["sample"].astype(str), strict=True)
     if any(sample in drawn[name].unjudged for name, sample in labelled):
@@ -108,7 +108,9 @@ def _lost(table: pd.DataFrame, drawn: Mapping[str, Drawn]) -> dict[str, int]:
     return {name: answers.missing for name, answers in drawn.items()}
 
 
-def _random_labels(path: str | os.PathLike[str], drawn: Mapping[str, Drawn]) -> pd.DataFrame:
+def _random_labels(
+    path: str | os.PathLike[str], drawn: Mapping[str, PromptAnswers]
+) -> pd.DataFrame:
     """The checked table of labels."""
     table = read_table(path, required=["prompt_id", "sample", "label"], ids=["prompt_id"])
     if table.empty:
@@ -135,7 +137,7 @@ def _random_labels(path: str | os.PathLike[str], drawn: Mapping[str, Drawn]) -> 
     return table
 
 
-def _not_random(table: pd.DataFrame, drawn: Mapping[str, Drawn], path: Path) -> str | None:
+def _not_random(table: pd.DataFrame, drawn: Mapping[str, PromptAnswers], path: Path) -> str | None:
     """Why the labels cannot be of draws chosen at random; None where nothing refutes it.
 
     The two tests share `REFUTED`, so that one honest file in a million is refused at most.
@@ -163,7 +165,7 @@ def _at_most(p_value: float) -> str:
     return f"at most {significant(max(p_value, SMALLEST_SHOWN), 2, 'upper')}"
 
 
-def _blind(table: pd.DataFrame, drawn: Mapping[str, Drawn]) -> float:
+def _blind(table: pd.DataFrame, drawn: Mapping[str, PromptAnswers]) -> float:
     """The p-value of labels without sight of the verdicts; 1 where a labelled answer has no known verdict."""
     called = 0
     labelled: list[int] = []

@@ -82,7 +82,7 @@ def _with_turns(part: pd.DataFrame, later_turns: Path) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Counted:
+class AnswerCounts:
     """The sampled answers to a question: ``n`` of them, of which ``leaks`` leak and ``missing`` have no score; ``cut`` ended
     at the token limit, and ``cut_clean`` of these neither leak nor lack a score."""
 
@@ -93,7 +93,7 @@ class Counted:
     cut_clean: int = 0
 
 
-CountedByQuestion = Mapping[str, Counted]
+CountedByQuestion = Mapping[str, AnswerCounts]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def counts_at_any_time(
         else:
             drawn = _counts(root, Path(retrain, "forget.parquet"), scorer, retrain)
             streams.append(_record(root, retrain).get("stream", "shared"))
-        counts_of_retrain[retrain] = dict.fromkeys(counts, Counted())
+        counts_of_retrain[retrain] = dict.fromkeys(counts, AnswerCounts())
         for name, counted in (drawn or {}).items():
             if name in counts:
                 counts_of_retrain[retrain][name] = counted
@@ -155,7 +155,7 @@ def _record(root: Path, model: str) -> Mapping[str, Json]:
     return record_of_draws(root / "generations" / model / "forget.parquet")
 
 
-def _counts(root: Path, place: Path, scorer: str, model: str) -> dict[str, Counted] | None:
+def _counts(root: Path, place: Path, scorer: str, model: str) -> dict[str, AnswerCounts] | None:
     """The counts of one table by question; None where it has no such column of scores."""
     drawn = root / "generations" / place
     scores = root / "scores" / place
@@ -192,10 +192,10 @@ def sampled_scores(
             yield str(question), values[places], cut[places]
 
 
-def _counted(values: np.ndarray, cut: np.ndarray) -> Counted:
+def _counted(values: np.ndarray, cut: np.ndarray) -> AnswerCounts:
     """The counts of a question's sampled answers from two arrays (n,): its scores, and whether an answer was cut."""
     cut_clean = cut & (values == 0)
-    return Counted(
+    return AnswerCounts(
         leaks=int((values == 1).sum()),
         n=len(values),
         missing=int(np.isnan(values).sum()),

@@ -10,7 +10,7 @@ import numpy as np
 
 from lethe.io.artifacts import record_of_draws
 from lethe.io.files import Json
-from lethe.measure.answers import Counted, counts_at_any_time
+from lethe.measure.answers import AnswerCounts, counts_at_any_time
 from lethe.results.evidence import upper_at_stop
 from lethe.results.table import Rows
 from lethe.statistics.bound import Assumes, Covers, both_ends
@@ -81,5 +81,5 @@ def add_counts(
         )
 
 
-def _with_cut_missing(count: Counted) -> Counted:
+def _with_cut_missing(count: AnswerCounts) -> AnswerCounts:
     return replace(count, missing=count.missing + count.cut_clean, cut_clean=0)

@@ -458,7 +458,7 @@ def measure_language(
     names = generations["production"].to_numpy()[is_counted]
 
     share = described["share"]
-    shares: list[Shares] = []
+    shares: list[LeakingShare] = []
     if second is not None and share is not None and metrics.binary in second:
         judgeable = second[~second["prompt_id"].isin(left_out)]
         if len(judgeable):
@@ -597,7 +597,7 @@ def _production(
 
 
 @dataclass(frozen=True)
-class Shares:
+class LeakingShare:
     """Both ends of the share of prompts that leak above tau; the basis says whether true leaks count, or verdicts."""
 
     basis: str
@@ -610,7 +610,7 @@ def _shares(
     share: Mapping[str, Json],
     metrics: Metrics,
     calibration: Calibration | None,
-) -> list[Shares]:
+) -> list[LeakingShare]:
     """The shares of prompts that are called a leak, and with a calibration of true leaks."""
     verdicts = second.groupby("prompt", sort=True)[metrics.binary]
     leaks = verdicts.sum().to_numpy(dtype=np.float64)  # a missing judgement adds nothing
@@ -624,5 +624,5 @@ def _shares(
         rate = Rate.of(leaks, share["answers"], missing, judge)
         lower = share_exceeding(rate, share["tau"], metrics.alpha, "lower")
         upper = share_exceeding(rate, share["tau"], metrics.alpha, "upper")
-        shares.append(Shares(basis, lower, upper))
+        shares.append(LeakingShare(basis, lower, upper))
     return shares

@@ -276,7 +276,7 @@ def _score_rows(
     prompts: Sequence[PromptScores],
     settings: MeasureSettings,
     levels: Levels,
-    bets: betting.Ends,
+    bets: betting.BettingEnds,
 ) -> None:
     """Add the bounds of scores of the prompts at ``places``, whose scores are the rows of ``matrix``, (places, n), and on
     which ``bets`` were made.

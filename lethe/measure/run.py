@@ -59,7 +59,7 @@ def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class DrawingRecord:
     """How the answers of a model were drawn, by its ``about.json``, else the params; ``served``: the server's record.
 
     ``stream`` names whose random numbers they have (`lethe.sampling.tasks.stream_of`), "shared" where it is of no model.
@@ -122,7 +122,7 @@ class Question(_Numbered):
 
 
 @dataclass(frozen=True)
-class Model(_Numbered):
+class RunModel(_Numbered):
     """What the run knows of one entry of ``models``. Empty parts are named in `Run.missing`."""
 
     name: str
@@ -132,7 +132,7 @@ class Model(_Numbered):
     method: str | None = None  # the key of unlearn.methods that made the model, if any
     numbers: Numbers = NOTHING  # of the model as a whole
     questions: tuple[Question, ...] = ()
-    drawing: Drawing | None = None
+    drawing: DrawingRecord | None = None
     # by split, generations joined with scores
     answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     exact: Certificates | None = None
@@ -203,7 +203,7 @@ class Run:
     """One evaluated run: its params, its models in their order, and the artifacts that belong to no single model."""
 
     params: EvaluationParams | Params
-    models: list[Model]
+    models: list[RunModel]
     forget: Mapping[str, Row]  # by id, in file order
     rows: Mapping[str, int]  # how many each split of the dataset has
     training: Mapping[str, Sequence[Mapping[str, float]]]  # by trained model: ``step`` and ``loss``
@@ -227,7 +227,7 @@ class Run:
             return {}
         return self.params.unlearn.methods
 
-    def role(self, role: Role) -> Model | None:
+    def role(self, role: Role) -> RunModel | None:
         """The first model of this role; None where there is none."""
         for model in self.models:
             if model.role == role:
@@ -257,12 +257,12 @@ class Run:
         return paths_of_stage
 
     @property
-    def retrains(self) -> list[Model]:
+    def retrains(self) -> list[RunModel]:
         """The models that never saw the forget set."""
         return [model for model in self.models if model.role == "retrain"]
 
     @property
-    def subjects(self) -> list[Model]:
+    def subjects(self) -> list[RunModel]:
         """The models under test."""
         return [model for model in self.models if model.role == "subject"]
 
@@ -345,7 +345,7 @@ def of_results(params: Params, results: Results) -> Run:
     """The run as its tables of results show it, without any answer."""
     models = []
     for name, entry in params.models.items():
-        model = Model(
+        model = RunModel(
             name=name,
             role=_role(name, params),
             path=entry.path,
@@ -495,7 +495,7 @@ def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams
 
 def _model(
     name: str, params: EvaluationParams | Params, source: _Source, results: Results
-) -> Model:
+) -> RunModel:
     """What the artifacts say of one entry of ``models``."""
     entry = params.models[name]
     folder = Path(entry.path)
@@ -511,7 +511,7 @@ def _model(
             method = folder.name
     for stage in stages:
         source.there(stage, name, f"{stage}@{name}")
-    return Model(
+    return RunModel(
         name=name,
         role=_role(name, params),
         path=entry.path,
@@ -526,7 +526,7 @@ def _model(
     )
 
 
-def _drawing(name: str, params: EvaluationParams | Params, source: _Source) -> Drawing | None:
+def _drawing(name: str, params: EvaluationParams | Params, source: _Source) -> DrawingRecord | None:
     """How the answers of a model were drawn: as its record says, else as the settings do; None without a record."""
     about = source.json(f"generations/{name}/about.json", f"sample@{name}")
     if not about:
@@ -536,7 +536,7 @@ def _drawing(name: str, params: EvaluationParams | Params, source: _Source) -> D
     for setting in ("temperature", "top_p", "top_k", "max_new_tokens"):
         if setting not in about:
             unsaid[setting] = getattr(sample, setting)
-    return restored(Drawing, {**unsaid, **about})
+    return restored(DrawingRecord, {**unsaid, **about})
 
 
 def _answers(name: str, source: _Source) -> AnswerTables:

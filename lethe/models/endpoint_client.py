@@ -52,6 +52,10 @@ class ServerGone(LetheError):
         )
 
 
+class CapReached(LetheError):
+    """The next requests could spend more tokens than the user allows; the replies so far are kept."""
+
+
 class Failed(Exception):
     """A request without an answer; its text is the kind that is counted. ``answered``: the server may charge for it."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lethe.measure.run import Model, Run
+from lethe.measure.run import Run, RunModel
 from lethe.report.figures import Panel, drawing
 from lethe.report.svg import ACCENT, WARM
 from lethe.results.table import Result
@@ -30,7 +30,7 @@ def panels(run: Run) -> list[Panel]:
     return drawn
 
 
-def _rows(model: Model, quantity: str) -> list[Result]:
+def _rows(model: RunModel, quantity: str) -> list[Result]:
     """The rows of the one question that has them, by the number of answers."""
     rows: list[Result] = []
     for question in model.questions:
@@ -38,7 +38,7 @@ def _rows(model: Model, quantity: str) -> list[Result]:
     return sorted(rows, key=lambda row: row.at or 0.0)
 
 
-def _panel(model: Model, rows_of_quantity: dict[str, list[Result]]) -> Panel:
+def _panel(model: RunModel, rows_of_quantity: dict[str, list[Result]]) -> Panel:
     last = rows_of_quantity["convergence_mean"][-1]
     panel = Panel(model.name, str(last.item))
     with drawing(panel, f"convergence-{model.name}", "by the number of answers") as axes:

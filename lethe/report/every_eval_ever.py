@@ -33,7 +33,7 @@ RANGE_OF_UNIT: Mapping[str, tuple[float | str, float | str]] = {
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class Export:
     """What is exported: the rows of a model, its name, and what is known of the data and of how the answers were drawn.
 
     ``generation`` are the arguments of a generation by the names of that form, ``engine`` further facts. ``time`` is in
@@ -84,7 +84,7 @@ class Exported:
     left_out: int
 
 
-def export(folder: Path, evaluated: Evaluated, instances: Iterable[Instance] = ()) -> Exported:
+def export(folder: Path, evaluated: Export, instances: Iterable[Instance] = ()) -> Exported:
     """Write ``data/lethe/DEVELOPER/MODEL/UUID4.json`` below ``folder``, and the answers beside it where there are any."""
     results = []
     left_out = 0
@@ -117,7 +117,7 @@ def _folded(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "unnamed"
 
 
-def _document(evaluated: Evaluated, results: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+def _document(evaluated: Export, results: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     served = evaluated.is_served
     return {
         "schema_version": VERSION,
@@ -151,7 +151,7 @@ def result_id(row: Result) -> str:
     return "/".join(parts)
 
 
-def _result(row: Result, evaluated: Evaluated) -> dict[str, Json] | None:
+def _result(row: Result, evaluated: Export) -> dict[str, Json] | None:
     """A row as an entry of the form; None where the form cannot hold it."""
     if not row.kind.more:
         return None
@@ -235,7 +235,7 @@ class _Lines:
     sha256: str
 
 
-def _write_lines(path: Path, evaluated: Evaluated, instances: Iterable[Instance]) -> _Lines | None:
+def _write_lines(path: Path, evaluated: Export, instances: Iterable[Instance]) -> _Lines | None:
     """Write a line an answer, one at a time; nothing where there is none."""
     lines = _lines(evaluated, instances)
     first = next(lines, None)
@@ -252,13 +252,13 @@ def _write_lines(path: Path, evaluated: Evaluated, instances: Iterable[Instance]
     return _Lines(rows, sha256.hexdigest())
 
 
-def _lines(evaluated: Evaluated, instances: Iterable[Instance]) -> Iterator[bytes]:
+def _lines(evaluated: Export, instances: Iterable[Instance]) -> Iterator[bytes]:
     for instance in instances:
         text = json.dumps(_instance(instance, evaluated), ensure_ascii=False, allow_nan=False)
         yield f"{text}\n".encode()
 
 
-def _instance(instance: Instance, evaluated: Evaluated) -> dict[str, Json]:
+def _instance(instance: Instance, evaluated: Export) -> dict[str, Json]:
     asked: dict[str, Json] = {"raw": instance.asked, "reference": list(instance.references)}
     text = instance.text or ""
     attribution = {

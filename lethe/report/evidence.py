@@ -10,7 +10,7 @@ import numpy as np
 
 from lethe.errors import visible
 from lethe.io.files import Json
-from lethe.measure.run import Model, Question, Run
+from lethe.measure.run import Question, Run, RunModel
 from lethe.report.figures import Panel, drawing
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.results.table import Result
@@ -76,7 +76,7 @@ def panels(run: Run, standings: Sequence[Standing]) -> list[Panel]:
     return drawn
 
 
-def _path_to_show(model: Model, standing: Standing) -> EvidencePath | None:
+def _path_to_show(model: RunModel, standing: Standing) -> EvidencePath | None:
     verdict = standing.verdict
     if verdict is None:
         return None
@@ -87,7 +87,7 @@ def _path_to_show(model: Model, standing: Standing) -> EvidencePath | None:
     return None
 
 
-def _panel(model: Model, path: EvidencePath) -> Panel:
+def _panel(model: RunModel, path: EvidencePath) -> Panel:
     panel = Panel(model.name, visible(str(path.row.item))[:LONGEST])
     words = f"ln e against answers, goal {path.goal:.3g}"
     first, last = path.n[0], path.n[-1]

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from lethe.errors import plural
 from lethe.measure.answers import BINS, QuestionAnswers
-from lethe.measure.run import Model, Question, Role, Run, TailPoint
+from lethe.measure.run import Question, Role, Run, RunModel, TailPoint
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.results import quantities
@@ -166,7 +166,7 @@ def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) ->
     return panel
 
 
-def _m_gen(model: Model, run: Run, scorer: str) -> Panel:
+def _m_gen(model: RunModel, run: Run, scorer: str) -> Panel:
     """The bound on the share of answers above each score, the empirical share, the bounds of both references."""
     panel = Panel(model.name)
     lower_half = [point for point in model.m_gen if point.x <= 0.5]
@@ -201,7 +201,7 @@ def _bounds(points: Sequence[TailPoint]) -> tuple[list[float], list[float]]:
     return scores, bounds
 
 
-def _questions(model: Model, rows: list[_Bounded], words: Wording) -> Panel:
+def _questions(model: RunModel, rows: list[_Bounded], words: Wording) -> Panel:
     """M_bin of every forget question, sorted, with the sampled share below it and greedy leaks marked."""
     panel = Panel(model.name)
     places = np.arange(1, len(rows) + 1)

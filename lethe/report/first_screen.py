@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lethe.config.schema import Params
 from lethe.measure.prompts import SHOWN_QUERIES
-from lethe.measure.run import Model, Run
+from lethe.measure.run import Run, RunModel
 from lethe.report.columns import IN_WORDS, between
 from lethe.results import quantities
 from lethe.results.wording import FORGET, Wording
@@ -67,7 +67,7 @@ class Line:
     the worst question, in words. ``sort`` is the middle of these ends, and ``summary`` the row for those who cannot see it.
     """
 
-    model: Model
+    model: RunModel
     standing: Standing
     sentence: str
     attention: bool
@@ -110,7 +110,7 @@ def lines(run: Run, standings: Sequence[Standing]) -> Lines:
     return Lines(rows, bands, axis.ticks(), axis.graded)
 
 
-def _line(model: Model, standing: Standing, axis: Axis, run: Run) -> Line:
+def _line(model: RunModel, standing: Standing, axis: Axis, run: Run) -> Line:
     alone = run.words.retrain_alone
     if model.role == "base":
         alone = run.words.base_alone
@@ -186,7 +186,7 @@ def joint(standings: Sequence[Standing]) -> str:
     return f"{significant(exact(largest_level), 2, 'upper'):f}"
 
 
-def covers(model: Model, run: Run) -> str:
+def covers(model: RunModel, run: Run) -> str:
     """Which draws the bounds are about: all that shapes the distribution of the answers."""
     drawing = model.drawing
     engine = ""
@@ -240,7 +240,7 @@ MEAN = quantities.upper_bounds("model", ("leak",), BASES)
 
 
 def cells(
-    model: Model, standing: Standing, run: Run, found: Findings
+    model: RunModel, standing: Standing, run: Run, found: Findings
 ) -> list[tuple[str, float | str]]:
     """A row of the numbers, each text with its sort key: mean leakage, leaks of several answers if judged, utility."""
     row = []
@@ -256,7 +256,7 @@ def cells(
     return row
 
 
-def _leak_of_several(model: Model) -> tuple[str, float | str]:
+def _leak_of_several(model: RunModel) -> tuple[str, float | str]:
     """The probability that one of `SHOWN_QUERIES` answers leaks, as text with its sort key."""
     asked = model.asked(SHOWN_QUERIES)
     if not asked:
@@ -352,7 +352,7 @@ def _first_named(questions: list[str]) -> str:
     return f"{names} and {rest:,} more"
 
 
-def _missing(model: Model, run: Run) -> str:
+def _missing(model: RunModel, run: Run) -> str:
     """The missing scores of the scorer that the verdict rests on; they count against the model."""
     counts = []
     for question in model.questions:
@@ -411,7 +411,7 @@ def largest(run: Run) -> Largest | None:
     )
 
 
-def _first_of(keys: Sequence[str], model: Model) -> Bound | None:
+def _first_of(keys: Sequence[str], model: RunModel) -> Bound | None:
     """The first of these bounds that the model has."""
     for key in keys:
         if key in model.bounds:

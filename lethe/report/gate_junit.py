@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from lethe.errors import visible
 from lethe.io.files import Json, write_text
-from lethe.results.gate import Decision, GatedQuestion
+from lethe.results.gate import GatedQuestion, GateReason
 from lethe.statistics.bound import rounded
 
 DIGITS = 4
@@ -21,7 +21,7 @@ def text_of(
     about: str,
     gate: Mapping[str, Json] | None,
     questions: Sequence[GatedQuestion] = (),
-    decisions: Sequence[Decision] = (),
+    decisions: Sequence[GateReason] = (),
 ) -> str:
     """The XML of a gate on ``questions``, if there is one, and a case of each of the other ``decisions``; no answer stands in
     it.
@@ -132,7 +132,7 @@ def write(
     about: str,
     gate: Mapping[str, Json] | None,
     questions: Sequence[GatedQuestion] = (),
-    decisions: Sequence[Decision] = (),
+    decisions: Sequence[GateReason] = (),
 ) -> None:
     """Write the XML of a gate to a file, which is replaced as a whole."""
     write_text(path, text_of(about, gate, questions, decisions))

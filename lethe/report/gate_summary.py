@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lethe.errors import BadFile, visible
 from lethe.io.files import Json
-from lethe.results.gate import Decision, GatedQuestion
+from lethe.results.gate import GatedQuestion, GateReason
 from lethe.statistics.bound import rounded
 
 DIGITS = 4
@@ -55,7 +55,7 @@ def escaped(text: str) -> str:
     return MARKDOWN.sub(r"\\\1", without_markup)
 
 
-def text_of_decisions(about: str, decisions: Sequence[Decision]) -> str:
+def text_of_decisions(about: str, decisions: Sequence[GateReason]) -> str:
     """A list of gates that are not on the leak rate of every question."""
     lines = [f"### Lethe: {escaped(about)}", ""]
     for decision in decisions:
@@ -69,7 +69,7 @@ def append(
     about: str,
     gate: Mapping[str, Json] | None,
     questions: Sequence[GatedQuestion] = (),
-    decisions: Sequence[Decision] = (),
+    decisions: Sequence[GateReason] = (),
 ) -> None:
     """Append the summary of a gate, or of other decisions, to a file. Raises `BadFile` where it cannot be written."""
     text = "" if gate is None else text_of(about, gate, questions)

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from lethe.labels.draws import Wanted
 from lethe.labels.labels import Labels, digest_of
-from lethe.labels.plan import Plan
+from lethe.labels.plan import LabelPlan
 from lethe.report.templates import HERE, policy, templates
 
 HOST = "127.0.0.1"
@@ -42,7 +42,7 @@ class LabelServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, plan: Plan, labels: Labels):
+    def __init__(self, plan: LabelPlan, labels: Labels):
         super().__init__((HOST, 0), _Handler)
         self.plan = plan
         self.labels = labels

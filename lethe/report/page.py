@@ -11,7 +11,7 @@ from lethe.identity import versions
 from lethe.instruction_set import in_use
 from lethe.io.files import SCHEMA_VERSION, Json
 from lethe.measure.prompts import SHOWN_QUERIES
-from lethe.measure.run import Model, Question, Run
+from lethe.measure.run import Question, Run, RunModel
 from lethe.process import git
 from lethe.report import (
     along,
@@ -172,7 +172,7 @@ def _summary(
     return summary
 
 
-def _summary_of(standing: Standing, model: Model, found: Findings) -> dict[str, object]:
+def _summary_of(standing: Standing, model: RunModel, found: Findings) -> dict[str, object]:
     """A model in the summary: its words with all that was said of them, and its numbers."""
     forgetting: dict[str, object] = {"word": standing.word}
     if standing.verdict:
@@ -220,7 +220,7 @@ def every_number(run: Run) -> list[tuple[str, str, list[str]]]:
     return numbers
 
 
-def _to_six_digits(name: str, model: Model) -> str:
+def _to_six_digits(name: str, model: RunModel) -> str:
     """A value; an end with a guarantee is rounded outward."""
     bound = model.bounds.get(name)
     if bound is not None:
@@ -294,7 +294,7 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
     }
 
 
-def _line(model: Model) -> str:
+def _line(model: RunModel) -> str:
     """The form of a model's line: that of a reference, of the weights alone, or of adaptive temperature."""
     if model.role != "subject":
         return "reference"
@@ -313,7 +313,7 @@ def _losses(run: Run, models: Iterable[str]) -> Iterator[dict[str, object]]:
             yield {"panel": name, "model": name, "step": row["step"], "loss": row["loss"]}
 
 
-def panels(run: Run) -> Iterator[tuple[str, Model]]:
+def panels(run: Run) -> Iterator[tuple[str, RunModel]]:
     """Each panel with each of its models; without a model under test there is one panel of all models."""
     references = [model for model in run.models if model.role != "subject"]
     name_of_path = {model.path: Path(model.path).name for model in run.subjects}

@@ -20,7 +20,7 @@ from lethe.measure.answers import (
     question_answers,
     worst_answers,
 )
-from lethe.measure.run import Model, Question, Run
+from lethe.measure.run import Question, Run, RunModel
 from lethe.report.columns import Column, columns, end
 from lethe.report.evidence import EvidencePath
 from lethe.report.figures import BOUNDS, chosen_question
@@ -48,7 +48,7 @@ def drawn(run: Run) -> dict[str, Drawn]:
     return answers_of_model
 
 
-def worst(model: Model, run: Run, answers: Drawn) -> list[DrawnAnswer] | None:
+def worst(model: RunModel, run: Run, answers: Drawn) -> list[DrawnAnswer] | None:
     """At most ``SHOWN`` answers by the page's rule, a missing score as zero; None if no answer was judged."""
     if not answers or not judged(model.answers, ranking(run)):
         return None

@@ -8,7 +8,7 @@ from typing import Self
 
 from lethe.config.measuring import SAMPLE
 from lethe.config.schema import EvaluationParams
-from lethe.measure.run import Model, Run
+from lethe.measure.run import Run, RunModel
 from lethe.models.encoding import CHAT
 
 # An answer depends on these, on the weights and on the questions, and not on how many answers are drawn.
@@ -35,7 +35,7 @@ class Redraw:
     counted: bool = False
 
     @classmethod
-    def of(cls, run: Run, model: Model) -> Self:
+    def of(cls, run: Run, model: RunModel) -> Self:
         """The command for a model of a run; none for a server, whose answers nobody can draw again."""
         if not isinstance(run.params, EvaluationParams):
             return cls(f"python stages/sample.py {shlex.quote(model.name)}")

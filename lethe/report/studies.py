@@ -12,7 +12,7 @@ import numpy as np
 
 from lethe.errors import plural
 from lethe.measure.attack_counts import Curve, curves
-from lethe.measure.run import Model, Run
+from lethe.measure.run import Run, RunModel
 from lethe.report.figures import Panel, drawing
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.statistics.bound import Bound, level
@@ -114,7 +114,7 @@ def _attacks(run: Run) -> list[Attack]:
     return attacks
 
 
-def _path(model: Model | None) -> str | None:
+def _path(model: RunModel | None) -> str | None:
     """The folder of a model's weights, by which an attack names its model."""
     if model is None:
         return None

@@ -116,7 +116,7 @@ def number(value: object) -> float | None:
     return float(value)
 
 
-class SweepPoint(NamedTuple):
+class FigurePoint(NamedTuple):
     """A row as a point of a figure: the numbers under two of its keys."""
 
     x: float
@@ -124,7 +124,7 @@ class SweepPoint(NamedTuple):
     row: Row
 
 
-def points(rows: Sequence[Row], model: str | None, x: str, y: str) -> list[SweepPoint]:
+def points(rows: Sequence[Row], model: str | None, x: str, y: str) -> list[FigurePoint]:
     """The rows of one model that have both numbers, under the keys ``x`` and ``y``, in the order of ``rows``."""
     measured = []
     for row in rows:
@@ -133,7 +133,7 @@ def points(rows: Sequence[Row], model: str | None, x: str, y: str) -> list[Sweep
         first = number(row.get(x))
         second = number(row.get(y))
         if first is not None and second is not None:
-            measured.append(SweepPoint(first, second, row))
+            measured.append(FigurePoint(first, second, row))
     return measured
 
 
@@ -236,7 +236,7 @@ def axes_figure(
     return True
 
 
-def _draw_model(panel: Axes, turn: int, model: str, measured: Sequence[SweepPoint]) -> None:
+def _draw_model(panel: Axes, turn: int, model: str, measured: Sequence[FigurePoint]) -> None:
     """Draw the points of a model and, in the same colour, the line of their means."""
     xs = []
     ys = []

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from lethe.config.schema import MethodParams
 from lethe.io.files import Json
-from lethe.measure.run import Model, OneRunRecord, Record, Run
+from lethe.measure.run import OneRunRecord, Record, Run, RunModel
 from lethe.report import svg
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import coverage, level, significant
@@ -93,7 +93,7 @@ def epsilon_star_most(run: Run) -> str:
     return words
 
 
-def with_epsilon_star(run: Run) -> list[Model]:
+def with_epsilon_star(run: Run) -> list[RunModel]:
     """The models with a result; none where nothing was to be forgotten and no model has a bound above 0."""
     models = []
     is_bounded = False
@@ -141,7 +141,7 @@ def provenance_rows(run: Run) -> list[list[str]]:
     return rows
 
 
-def _engine_and_sizes(model: Model) -> tuple[str, str, str]:
+def _engine_and_sizes(model: RunModel) -> tuple[str, str, str]:
     """The engine that drew, the reason for it, and the numbers of questions and answers of each split."""
     drawing = model.drawing
     if not drawing:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import plural
-from lethe.measure.run import Model, Run
+from lethe.measure.run import Run, RunModel
 from lethe.report.figures import Panel, drawing
 from lethe.report.svg import ACCENT, INK, MUTED
 from lethe.results.trace import BESIDE, Trace, p_text, trace_of, twin_test_of
@@ -25,7 +25,7 @@ TICKS = (0, 0.5, 1)
 
 
 @dataclass(frozen=True)
-class Shown:
+class TraceOfModel:
     """The word on a trace of one model and its sentences; ``trace`` is the test behind it, None where there is no word."""
 
     model: str
@@ -39,18 +39,18 @@ class Shown:
         return TONE[self.word]
 
 
-def shown(run: Run, found: Findings) -> dict[str, Shown]:
+def shown(run: Run, found: Findings) -> dict[str, TraceOfModel]:
     """The words of the models under test by their names; empty where nothing was drawn."""
     words = {}
     for model in run.models:
         finding = found.about(model.name, TRACE)
         if finding is not None:
             trace = trace_of(model.numbers)
-            words[model.name] = Shown(model.name, finding.outcome, finding.sentence, trace)
+            words[model.name] = TraceOfModel(model.name, finding.outcome, finding.sentence, trace)
     return words
 
 
-def beside(words: dict[str, Shown], standings: Sequence[Standing]) -> list[str]:
+def beside(words: dict[str, TraceOfModel], standings: Sequence[Standing]) -> list[str]:
     """What verdict and trace mean together, a sentence for each pair that says more than either."""
     models_of_pair: dict[tuple[str, str], list[str]] = {}
     for standing in standings:
@@ -85,7 +85,7 @@ def panels(run: Run, found: Findings) -> list[Panel]:
     return drawn
 
 
-def _panel(model: Model, test: TwinTest, level: float) -> Panel:
+def _panel(model: RunModel, test: TwinTest, level: float) -> Panel:
     """The share of the secrets that rank among the first: a curve on the diagonal says that the model does not know."""
     first = sum(rank == 1 for rank in test.ranks)
     m = len(test.ranks)
@@ -115,7 +115,7 @@ def _draw_band(axes: Axes, m: int, k: int, level: float) -> None:
     axes.fill_between(steps, low, high, step="post", color=MUTED, alpha=0.2, linewidth=0)
 
 
-def authors(words: dict[str, Shown]) -> list[list[str]]:
+def authors(words: dict[str, TraceOfModel]) -> list[list[str]]:
     """A row per model and author: the p-value of the author's own secrets, alone and adjusted over the authors (Holm)."""
     rows = []
     for of_model in words.values():
@@ -128,7 +128,7 @@ def authors(words: dict[str, Shown]) -> list[list[str]]:
     return rows
 
 
-def scores(words: dict[str, Shown]) -> list[list[str]]:
+def scores(words: dict[str, TraceOfModel]) -> list[list[str]]:
     """A row per model and further declared score: the p-value and the way in which the true candidates rank."""
     rows = []
     for of_model in words.values():

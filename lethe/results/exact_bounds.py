@@ -162,7 +162,7 @@ def tree_from(values: Mapping[str, Json]) -> AnswerTree:
 
 
 @dataclass(frozen=True)
-class Excess:
+class RatioToRetrain:
     """Lower bounds of the ratio of a model's leak probability to Retrain's, one per question of ``ids``.
 
     ``ids`` and ``against`` have an entry for each question. ``of_lowers`` is the median ratio of the two certain lower
@@ -204,7 +204,7 @@ class Excess:
 
 def excess_over_retrain(
     models: Mapping[str, Certificates], retrain: str, factor: float, alpha: float
-) -> dict[str, Excess]:
+) -> dict[str, RatioToRetrain]:
     """Compare each model with Retrain on the questions that both models answered.
 
     Models that share no question with Retrain are left out. This is the only comparison per question, so no comparison is
@@ -235,7 +235,7 @@ def excess_over_retrain(
 
 def _excess(
     trees: Sequence[AnswerTree], reference: Certificates, factor: float, alpha: float
-) -> Excess:
+) -> RatioToRetrain:
     """The ratio of each of ``trees`` to the reference's tree of the same question."""
     reference_of_id = {tree.id: tree for tree in reference.trees}
     ids = tuple(tree.id for tree in trees)
@@ -250,7 +250,7 @@ def _excess(
         ratios = lowers / np.array(lowers_of_retrain)
     ratios = np.nan_to_num(ratios, nan=1.0, posinf=np.inf)
     against = against_retrain(lowers, explored, factor, alpha, reference.rounding)
-    return Excess(ids, against, float(np.median(ratios)))
+    return RatioToRetrain(ids, against, float(np.median(ratios)))
 
 
 def of_version(rows: Sequence[Result], drawn: Version) -> list[Result]:

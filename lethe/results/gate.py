@@ -35,7 +35,7 @@ class GatedQuestion:
 
 
 @dataclass(frozen=True)
-class Decision:
+class GateReason:
     """A gate on something else than the leak rate of every question: what was ``asked``, and the ``reason``."""
 
     asked: str

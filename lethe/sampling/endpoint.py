@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 
 from lethe.config.measuring import Endpoint
-from lethe.errors import BadInput, LetheError, plural, visible
+from lethe.errors import BadInput, plural, visible
 from lethe.identity import digest
 from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, FAILED, FILTERED
 from lethe.io.artifacts import GREEDY
@@ -21,6 +21,7 @@ from lethe.io.cache import keep, recall
 from lethe.io.files import restored
 from lethe.models.endpoint_client import (
     Ask,
+    CapReached,
     Client,
     Failed,
     ServedAnswer,
@@ -56,18 +57,8 @@ SPREAD = 2654435761  # odd, so that multiples differ
 ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
 
 
-class CapReached(LetheError):
-    """The next request could spend more tokens than the user allows."""
-
-    def __init__(self, cap: int, drawn: int, planned: int):
-        super().__init__(
-            f"Stopped at the cap of {cap:,} tokens with {drawn:,} of {planned:,} answers, which are kept. A larger "
-            "--max-tokens-total and the same command draw the others."
-        )
-
-
 @dataclass(frozen=True)
-class Job:
+class EndpointRequest:
     """A request and the numbers of the answers that it asks for."""
 
     prompt: Prompt
@@ -194,7 +185,11 @@ class EndpointEngine:
             print(visible(str(gone)), file=sys.stderr)
         if self.capped and not asked_before:
             drawn = sum(len(journal.answers) for journal in self.journals.values())
-            raise CapReached(self.endpoint.max_tokens_total or 0, drawn, planned)
+            cap = self.endpoint.max_tokens_total or 0
+            raise CapReached(
+                f"Stopped at the cap of {cap:,} tokens with {drawn:,} of {planned:,} answers, which are kept. A larger "
+                "--max-tokens-total and the same command draw the others."
+            )
         for prompt in prompts:
             answers = _answers(prompt, settings.of(prompt), journals[prompt.prompt_id])
             if not self.chat:
@@ -236,15 +231,15 @@ class EndpointEngine:
         wanted = set(settings.of(prompt).sample_numbers())
         return wanted - self.remember(prompt, settings).answers.keys()
 
-    def _jobs(self, prompts: Sequence[Prompt], settings: Settings) -> deque[Job]:
+    def _jobs(self, prompts: Sequence[Prompt], settings: Settings) -> deque[EndpointRequest]:
         """The requests for all missing answers, in rounds over the questions."""
         jobs_of_prompts = [self._jobs_of(prompt, settings) for prompt in prompts]
-        jobs = deque[Job]()
+        jobs = deque[EndpointRequest]()
         for in_round in zip_longest(*jobs_of_prompts):
             jobs += filter(None, in_round)
         return jobs
 
-    def _jobs_of(self, prompt: Prompt, settings: Settings) -> list[Job]:
+    def _jobs_of(self, prompt: Prompt, settings: Settings) -> list[EndpointRequest]:
         """The requests for the missing answers to one prompt, the greedy one first."""
         ask = Ask(
             prompt.text,
@@ -259,7 +254,9 @@ class EndpointEngine:
         jobs = []
         if GREEDY in missing:
             missing.remove(GREEDY)
-            jobs.append(Job(prompt, (GREEDY,), replace(ask, temperature=0, top_p=1, top_k=0)))
+            jobs.append(
+                EndpointRequest(prompt, (GREEDY,), replace(ask, temperature=0, top_p=1, top_k=0))
+            )
 
         drawn = sorted(missing)
         size = 1
@@ -270,10 +267,10 @@ class EndpointEngine:
             seed = None
             if self.probes.seed:
                 seed = _seed(settings, prompt, numbers[0])
-            jobs.append(Job(prompt, numbers, replace(ask, n=len(numbers), seed=seed)))
+            jobs.append(EndpointRequest(prompt, numbers, replace(ask, n=len(numbers), seed=seed)))
         return jobs
 
-    async def _draw(self, jobs: deque[Job], journals: Mapping[str, Journal]) -> None:
+    async def _draw(self, jobs: deque[EndpointRequest], journals: Mapping[str, Journal]) -> None:
         total = sum(len(job.numbers) for job in jobs)
         ticks = progress(count(), f"requests to {self.endpoint.name}", "answers", total)
 
@@ -286,7 +283,9 @@ class EndpointEngine:
             for _ in range(min(self.endpoint.concurrency, total)):
                 group.create_task(worker())
 
-    async def _send(self, job: Job, jobs: deque[Job], journals: Mapping[str, Journal]) -> int:
+    async def _send(
+        self, job: EndpointRequest, jobs: deque[EndpointRequest], journals: Mapping[str, Journal]
+    ) -> int:
         """Send one request and keep its answers, whose number is returned.
 
         Answers that the server left out become jobs of their own. Sets ``capped`` instead of sending what the cap forbids.
@@ -315,10 +314,10 @@ class EndpointEngine:
         journals[job.prompt.prompt_id].add(dict(zip(job.numbers, drawn, strict=False)))
         self._count_failures(job, drawn)
         for number in job.numbers[len(drawn) :]:
-            jobs.append(Job(job.prompt, (number,), replace(job.ask, n=1)))
+            jobs.append(EndpointRequest(job.prompt, (number,), replace(job.ask, n=1)))
         return len(drawn)
 
-    def _count_failures(self, job: Job, drawn: Sequence[ServedAnswer]) -> None:
+    def _count_failures(self, job: EndpointRequest, drawn: Sequence[ServedAnswer]) -> None:
         """Raise `ServerGone` after so many requests in a row that brought no answer."""
         if any(answer.reason != FAILED for answer in drawn):
             self.in_a_row = 0

@@ -29,7 +29,7 @@ from lethe.models.endpoint_reply import (
     TokenStep,
     read,
 )
-from lethe.sampling.answer_tree.asking import Rule
+from lethe.sampling.answer_tree.asking import LeakRule
 from lethe.sampling.endpoint_probes import Probe
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
 from lethe.statistics.leak_trees import AS_STATED, AnswerTree, HeavyLeak
@@ -61,7 +61,7 @@ class Walker:
     async def tree(
         self,
         row: Row,
-        rule: Rule,
+        rule: LeakRule,
         most: int,
         longest: int,
         alpha: float,

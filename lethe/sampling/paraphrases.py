@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lethe.config.measuring import Endpoint
-from lethe.errors import BadInput, LetheError, plural
+from lethe.errors import BadInput, plural
 from lethe.identity import digest
 from lethe.io.artifacts import Row
 from lethe.io.cache import Store
 from lethe.io.files import write_text
-from lethe.models.endpoint_client import Ask, Client, Failed, plan_of, run
+from lethe.models.endpoint_client import Ask, CapReached, Client, Failed, plan_of, run
 from lethe.progress import tell
 from lethe.sampling.prompt_language import reveals_answer
 from lethe.scoring.judges.chat import SERVED_MARKS, delimited
@@ -35,16 +35,6 @@ BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+")
 TOKENS = 96  # of a paraphrase, at most
 LONGEST = 400  # characters of a paraphrase beyond the question's
 TELLS, REPEATS, UNFIT = "hold the answer or a keyword", "repeat another", "are no plain question"
-
-
-class CapReached(LetheError):
-    """The next requests could spend more tokens than the user allows."""
-
-    def __init__(self, cap: int):
-        super().__init__(
-            f"The paraphrases stopped at the cap of {cap:,} tokens; the replies so far are kept. The same command asks for "
-            "the others, up to the cap again."
-        )
 
 
 def write_language(
@@ -116,7 +106,10 @@ async def _ask_all(
             batch = requests[start : start + at_once]
             cap = server.max_tokens_total
             if cap is not None and spent + sum(request.most() for request in batch) > cap:
-                raise CapReached(cap)
+                raise CapReached(
+                    f"The paraphrases stopped at the cap of {cap:,} tokens; the replies so far are kept. The same "
+                    "command asks for the others, up to the cap again."
+                )
             asked = map(ask, questions[start : start + at_once], batch)
             spent += sum(await asyncio.gather(*asked))
     return failed

@@ -102,17 +102,17 @@ class Decoding:
         )
         self.pending = [self._whole(index) for index in range(len(prompts))]
         self.unfinished = [len(branch.number) for branch in self.pending]
-        self.leaves: list[list[Leaf]] = [[] for _ in prompts]
+        self.leaves: list[list[FinishedAnswer]] = [[] for _ in prompts]
         # The forecast: the largest rows per sample of finished branches; a quarter until one is finished.
         self.done_rows = 0.25
         self.done_samples = 1
 
-    def _whole(self, index: int) -> Branch:
+    def _whole(self, index: int) -> PrefixBatch:
         """The branch of all answers to a prompt, at its start."""
         prompt = self.prompts[index]
         number = np.arange(len(numbers_of(self.settings, prompt))) - self.settings.greedy
         tokens = np.array([prompt.token_ids], np.int64)
-        return Branch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
+        return PrefixBatch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
 
     def endless(self) -> None:
         """Let no token end an answer."""
@@ -158,7 +158,7 @@ class Decoding:
             rows = tokens[start : start + PREFILL_ROWS]
             self.cache.fill(len(self.frontier) + start, self.forward.prefill(rows))
 
-    def _fits(self, branch: Branch) -> bool:
+    def _fits(self, branch: PrefixBatch) -> bool:
         """Whether the forecast rows suffice for one more branch; if not, the youngest branch must yield."""
         forecast = self._forecast(branch)
         for key, running in self.frontier.running.items():
@@ -168,7 +168,7 @@ class Decoding:
             forecast += rows
         return self.engine.together and forecast <= self.max_rows
 
-    def _forecast(self, branch: Branch) -> int:
+    def _forecast(self, branch: PrefixBatch) -> int:
         """The rows that a branch is expected to have at its peak."""
         rows = int(len(branch.number) * self.done_rows / self.done_samples)
         return max(len(branch.tokens), rows)
@@ -309,7 +309,7 @@ def _rows_of(settings: Settings, prompt_id: str, numbers: Sequence[int]) -> np.n
 
 
 @dataclass(frozen=True, eq=False)
-class Branch:
+class PrefixBatch:
     """Work that can start at any time: equally long prefixes of one prompt, whose ``tokens`` include the prompt's, and
     the samples that follow them. ``confidence`` sums the top probabilities so far; sample ``number[i]`` follows prefix
     ``row[i]``."""
@@ -327,7 +327,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class FinishedAnswer:
     """A finished answer and the samples that drew it. ``tokens`` are the generated tokens, the end token included."""
 
     tokens: tuple[int, ...]
@@ -344,8 +344,8 @@ class Leaf:
 class Running:
     """A running branch: its start, in case of a restart, and its finished leaves."""
 
-    start: Branch
-    leaves: list[Leaf] = field(default_factory=list)
+    start: PrefixBatch
+    leaves: list[FinishedAnswer] = field(default_factory=list)
     most_rows: int = 0
 
 
@@ -378,7 +378,7 @@ class Frontier:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def join(self, branch: Branch, prompt_length: int, table: np.ndarray) -> None:
+    def join(self, branch: PrefixBatch, prompt_length: int, table: np.ndarray) -> None:
         """Run a branch as long as the rows; ``table`` (samples, steps) are the draws of its samples."""
         key = self._joined
         rows = len(branch.tokens)
@@ -426,7 +426,7 @@ class Frontier:
         means = self.confidence / self.steps_done()
         for row, group in zip(np.flatnonzero(finished), groups, strict=True):
             answer = tuple(self.tokens[row, self.prompt_length[row] :].tolist())
-            leaf = Leaf(answer, self.number[group], float(means[row]), bool(stopped[row]))
+            leaf = FinishedAnswer(answer, self.number[group], float(means[row]), bool(stopped[row]))
             self.running[self.owner[row]].leaves.append(leaf)
         self._keep(~finished)
 
@@ -447,7 +447,7 @@ class Frontier:
         done = [key for key in self.running if key not in set(self.owner.tolist())]
         return [self.running.pop(key) for key in done]
 
-    def split(self, key: int, most_rows: int) -> tuple[Running, list[Branch]]:
+    def split(self, key: int, most_rows: int) -> tuple[Running, list[PrefixBatch]]:
         """Remove a branch: its finished part, and the rest in parts of up to ``most_rows`` rows, ordered by their tokens."""
         rows = np.flatnonzero(self.owner == key)
         rows = rows[np.lexsort(self.tokens[rows].T[::-1])]
@@ -456,16 +456,18 @@ class Frontier:
         self._keep(self.owner != key)
         return self.running.pop(key), parts
 
-    def _branch(self, rows: np.ndarray) -> Branch:
+    def _branch(self, rows: np.ndarray) -> PrefixBatch:
         """A branch of some rows of one running branch."""
         position = np.full(len(self), -1)
         position[rows] = np.arange(len(rows))
         samples = position[self.row] >= 0
         prompt = self.running[self.owner[rows[0]]].start.prompt
         row = position[self.row[samples]]
-        return Branch(prompt, self.tokens[rows], self.confidence[rows], self.number[samples], row)
+        return PrefixBatch(
+            prompt, self.tokens[rows], self.confidence[rows], self.number[samples], row
+        )
 
-    def abandon(self, key: int) -> Branch:
+    def abandon(self, key: int) -> PrefixBatch:
         """Remove an unfinished branch; returns the branch as it was when it joined."""
         self._keep(self.owner != key)
         return self.running.pop(key).start

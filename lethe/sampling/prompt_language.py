@@ -83,7 +83,7 @@ def _name(name: str) -> str:
     return name
 
 
-class _Pair(Section):
+class _Example(Section):
     """An answered example."""
 
     question: Text
@@ -152,7 +152,7 @@ class _Shots(_Entry):
 
     content_key: ClassVar[str] = "examples"
 
-    examples: list[_Pair] | None = None
+    examples: list[_Example] | None = None
 
     def _content(self) -> Choice:
         examples = []
@@ -289,7 +289,7 @@ class _Kinds(Section):
 
 
 @dataclass(frozen=True)
-class Kind:
+class PromptKind:
     """The choices of each part of one kind of prompts; the only kind of a file of parts has no name."""
 
     parts: Mapping[str, tuple[Choice, ...]]
@@ -311,7 +311,7 @@ class Language:
     """The kinds of prompts; ``path`` is the file or the packaged name, for errors, and ``rows`` has further keys of rows."""
 
     path: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[PromptKind, ...]
     share: Share | None = None
     rows: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
 
@@ -378,7 +378,7 @@ def read_language(path: str | os.PathLike) -> Language:
     plain = {part: [text or None] for part, text in PLAIN.items()}
     if "kinds" not in content:
         file = _checked(_File, plain | content, path)
-        return Language(str(path), (Kind(file.read(path)),), file.share, file.rows)
+        return Language(str(path), (PromptKind(file.read(path)),), file.share, file.rows)
 
     declared = content["kinds"]
     if isinstance(declared, dict):
@@ -390,7 +390,7 @@ def read_language(path: str | os.PathLike) -> Language:
     kinds = []
     for name, entry in by_kind.kinds.items():
         parts = entry.read(path, f"kinds.{name}.")
-        kinds.append(Kind(parts, name, float(entry.weight)))
+        kinds.append(PromptKind(parts, name, float(entry.weight)))
     return Language(str(path), tuple(kinds), by_kind.share, by_kind.rows)
 
 
@@ -466,7 +466,7 @@ def productions(language: Language, row: Row) -> list[Production]:
 
 
 def _of_kind(
-    kind: Kind, choices_of_part: Mapping[str, Sequence[Choice]], probability: float, row: Row
+    kind: PromptKind, choices_of_part: Mapping[str, Sequence[Choice]], probability: float, row: Row
 ) -> Iterator[Production]:
     """Every production of a kind, whose probabilities sum to ``probability``."""
     total_weight = 1.0
@@ -512,7 +512,7 @@ def _check_productions(language: Language, row: Row, count: int) -> None:
         raise BadFile(language.path, problem)
 
 
-def _filled(language: Language, kind: Kind, part: str, row: Row) -> Iterator[Choice]:
+def _filled(language: Language, kind: PromptKind, part: str, row: Row) -> Iterator[Choice]:
     """Yield the choices of a part with the keys of the row filled in; lists multiply the choices."""
     brought = language.rows.get(row["id"], {})
     values: Mapping[str, object] = {**row, **brought}

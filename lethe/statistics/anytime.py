@@ -76,7 +76,7 @@ EVERYWHERE = Box()
 
 
 @dataclass(frozen=True)
-class Ends:
+class AnytimeEnds:
     """Ends that hold at any time, each one-sided at ``level``: of the leak probability, and of what
     it is beyond Retrain's.
 
@@ -353,7 +353,7 @@ def is_reached(log_e: float, goal: float) -> bool:
     return log_e >= goal + ROUNDING
 
 
-def ends(model: Counts, retrains: Sequence[Counts], level: float) -> Ends:
+def ends(model: Counts, retrains: Sequence[Counts], level: float) -> AnytimeEnds:
     """Return the ends that hold at any time, each with probability 1 - ``level``.
 
     An upper end is the least value that is refuted: `log_e_forgot` at a tolerance has reached ln(1
@@ -371,11 +371,11 @@ def ends(model: Counts, retrains: Sequence[Counts], level: float) -> Ends:
     upper = max(model.lower, min(upper, model.upper))
     lower = min(model.upper, max(1 - others, model.lower))
     if not retrains:
-        return Ends(level, lower, upper, lower, upper)
+        return AnytimeEnds(level, lower, upper, lower, upper)
 
     most = _least_refuted(lambda d: is_reached(log_e_forgot(model, retrains, d), goal), -1.0)
     least = -_least_refuted(lambda d: is_reached(log_e_leaks(model, retrains, -d), goal), -1.0)
-    return Ends(level, lower, upper, least, most)
+    return AnytimeEnds(level, lower, upper, least, most)
 
 
 def _least_refuted(is_refuted: Callable[[float], bool], low: float) -> float:

@@ -26,23 +26,23 @@ CELLS = 400  # at most
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class ScoreCounts:
     """The distinct scores of the answers to one question, in [0, 1], with their counts."""
 
     values: np.ndarray
     counts: np.ndarray
 
     @classmethod
-    def of(cls, scores: np.ndarray, times: int = 1) -> "Sample":
+    def of(cls, scores: np.ndarray, times: int = 1) -> "ScoreCounts":
         """The sample of scores (n,) without missing ones, each counted ``times``."""
         if not len(scores):
             return cls(np.empty(0), np.empty(0))
         values, counts = np.unique(check_scores(scores)[0], return_counts=True)
         return cls(values, counts * times)
 
-    def turned(self) -> "Sample":
+    def turned(self) -> "ScoreCounts":
         """The sample of 1 minus each score."""
-        return Sample(1 - self.values, self.counts)
+        return ScoreCounts(1 - self.values, self.counts)
 
     def log_capital(self, mean: float) -> float:
         """ln of the capital against "the mean is at least ``mean``"; it rises with ``mean``.
@@ -61,7 +61,9 @@ class Sample:
         return log_capital if mean > EDGE else min(0.0, log_capital)  # every mean is at least 0
 
 
-def log_e_scores_forgot(model: Sample, retrains: Sequence[Sample], tolerance: float) -> float:
+def log_e_scores_forgot(
+    model: ScoreCounts, retrains: Sequence[ScoreCounts], tolerance: float
+) -> float:
     """Return ln e against "the model's mean score is at least ``tolerance`` above that of every Retrain".
 
     Missing scores must count as 1 in ``model`` and as 0 in ``retrains``.
@@ -74,7 +76,7 @@ def log_e_scores_forgot(model: Sample, retrains: Sequence[Sample], tolerance: fl
     return float(np.logaddexp(alone, mean_beyond)) - LN2
 
 
-def _log_e_beside(model: Sample, retrain: Sample, tolerance: float) -> float:
+def _log_e_beside(model: ScoreCounts, retrain: ScoreCounts, tolerance: float) -> float:
     """Return ln e against "the model's mean score is at least ``tolerance`` above Retrain's"."""
     turned = retrain.turned()
     return _least(
@@ -84,7 +86,9 @@ def _log_e_beside(model: Sample, retrain: Sample, tolerance: float) -> float:
     )
 
 
-def log_e_scores_leak(model: Sample, retrains: Sequence[Sample], tolerance: float) -> float:
+def log_e_scores_leak(
+    model: ScoreCounts, retrains: Sequence[ScoreCounts], tolerance: float
+) -> float:
     """Return ln e against "the model's mean score is at most ``tolerance`` above that of some Retrain".
 
     Missing scores must count as 0 in ``model`` and as 1 in ``retrains``. Without Retrain a score proves nothing.

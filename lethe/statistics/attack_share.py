@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import Literal
 
 from lethe.statistics import anytime
-from lethe.statistics.anytime import Counts, Ends
+from lethe.statistics.anytime import AnytimeEnds, Counts
 from lethe.statistics.checks import check, check_alpha, check_count, check_share
 
 Outcome = Literal["leaks", "fails", "open"]
@@ -107,7 +107,7 @@ class Successes:
         return Counts(self.proved, self.n, missing=self.open)
 
     @cached_property
-    def _ends(self) -> Ends:
+    def _ends(self) -> AnytimeEnds:
         return anytime.ends(self._counts, (), self.alpha / 2)
 
     @property

@@ -76,16 +76,16 @@ def mean_lower(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
 
 
 @dataclass(frozen=True, eq=False)
-class Ends:
+class BettingEnds:
     """Ends of rows, (P,) each: of the mean from both sides, and ``squares``, the upper ends of the variance."""
 
     mean_lower: np.ndarray
     mean_upper: np.ndarray
     squares: np.ndarray
 
-    def of(self, places: Sequence[int]) -> "Ends":
+    def of(self, places: Sequence[int]) -> "BettingEnds":
         """The ends of the rows at ``places``."""
-        return Ends(self.mean_lower[places], self.mean_upper[places], self.squares[places])
+        return BettingEnds(self.mean_lower[places], self.mean_upper[places], self.squares[places])
 
 
 def all_ends(
@@ -133,7 +133,7 @@ def predictable_squares(scores: np.ndarray) -> np.ndarray:
     return np.square(np.where(judged, scores - centres, farthest))
 
 
-def ends_of_rows(rows: Sequence[np.ndarray], alpha: float) -> Ends:
+def ends_of_rows(rows: Sequence[np.ndarray], alpha: float) -> BettingEnds:
     """The bets on each row by itself, (n,) in [0, 1] in sampling order, NaN where missing; n may differ between rows.
 
     Missing scores count as 0 in the lower ends, as 1 in the upper ends, and in the squares as the score farthest from the
@@ -167,7 +167,7 @@ def ends_of_rows(rows: Sequence[np.ndarray], alpha: float) -> Ends:
         uppers = _refuted(values, np.tile(lengths, 3), alpha, recomputed=True)
         tables[:, places] = uppers.reshape(3, -1)
     above_low, mean_upper, squares = tables
-    return Ends(1.0 - above_low, mean_upper, squares)
+    return BettingEnds(1.0 - above_low, mean_upper, squares)
 
 
 def _searches(lengths: Sequence[int]) -> Iterator[list[int]]:

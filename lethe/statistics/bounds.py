@@ -482,7 +482,7 @@ def tighter_bounds(
     thresholds: np.ndarray,
     solved: MutableMapping[tuple[int, float], float] | None = None,
     missing: Literal["refuse", "worst"] = "refuse",
-    bets: betting.Ends | None = None,
+    bets: betting.BettingEnds | None = None,
 ) -> TighterBounds:
     """All tighter bounds of each prompt, from independent draws in sampling order.
 

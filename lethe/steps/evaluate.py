@@ -443,20 +443,22 @@ def _counted(
     root: Path,
 ) -> processes.Process:
     """The process with the counts of this call. Draws of which nothing may be claimed stay out, in later calls too."""
-    counts: dict[str, processes.Drawn] = {}
+    counts: dict[str, processes.QuestionCounts] = {}
     if not reasons_of(table.read(root, [name]).model(name)):
         counts = _counts(root, name)
     draws = _drawn_as(root, name, params.sample, source, seed)
     return process.with_counts(seed, counts, params.sample.most, _stopping(params), draws)
 
 
-def _counts(root: Path, name: str) -> dict[str, processes.Drawn]:
+def _counts(root: Path, name: str) -> dict[str, processes.QuestionCounts]:
     """The leaks that the 0/1 scorer found in all sampled answers to each question."""
     counts = {}
     rows = table.read(root, [name]).rows(name)
     for item, row in counted_rows(rows, ("anytime", "sampled")).items():
         facts = row.facts
-        counts[item] = processes.Drawn(facts["leaks"], facts["n"], facts.get("missing") or 0)
+        counts[item] = processes.QuestionCounts(
+            facts["leaks"], facts["n"], facts.get("missing") or 0
+        )
     return counts
 
 

@@ -45,7 +45,7 @@ OPENED = ("forget", "retain")  # splits whose secrets a sealed draw may be about
 
 
 @dataclass(frozen=True)
-class Words:
+class WordSettings:
     """What all models share: the settings, their secrets, alpha, and the number of models that share it."""
 
     settings: Twins
@@ -69,7 +69,7 @@ def words(
     secrets = secrets_of(read_split("forget", root / "dataset"))
     if not secrets:
         return []
-    shared = Words(settings, secrets, design_of(settings, secrets, root), alpha, models)
+    shared = WordSettings(settings, secrets, design_of(settings, secrets, root), alpha, models)
     obvious = _obvious(shared, root)
     control = control_of(results, settings)
     untested = None
@@ -144,7 +144,9 @@ def counts_of(secrets: Sequence[Secret], answers: Path) -> dict[str, np.ndarray]
     return counts
 
 
-def _counted(counts: Mapping[str, np.ndarray], shared: Words, control: Control | None) -> Trace:
+def _counted(
+    counts: Mapping[str, np.ndarray], shared: WordSettings, control: Control | None
+) -> Trace:
     """The trace of a served model by the counts of its candidates."""
     names = tuple(secret.name for secret in shared.secrets)
     test = _test_of(counts, shared.secrets, order_key(shared.settings))
@@ -160,7 +162,7 @@ def _counted(counts: Mapping[str, np.ndarray], shared: Words, control: Control |
     )
 
 
-def _obvious(shared: Words, root: Path) -> str | None:
+def _obvious(shared: WordSettings, root: Path) -> str | None:
     """Why no model has a word where a score that needs no model tells true candidates from twins; else None."""
     if shared.design.kind == "native":
         return None
@@ -182,7 +184,7 @@ def control_of(results: Results, settings: Twins) -> Control | None:
 
 
 def trace_of_model(
-    name: str, results: Results, shared: Words, control: Control | None, root: Path
+    name: str, results: Results, shared: WordSettings, control: Control | None, root: Path
 ) -> Trace | None:
     """Return the trace of a model from its ranks and scores; None where it has no ranks."""
     numbers = results.model(name)
@@ -212,7 +214,7 @@ def trace_of_model(
     )
 
 
-def controls_of(control: Control | None, shared: Words, root: Path) -> tuple[Control, ...]:
+def controls_of(control: Control | None, shared: WordSettings, root: Path) -> tuple[Control, ...]:
     """Return the control's test by the score of the whole answer and by each further one: any that rejects takes the word."""
     if control is None:
         return ()

@@ -78,7 +78,7 @@ def _check_enough(rows: int, split: str) -> None:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredCandidates:
     """The candidates of one secret under a model, the true one first: (k,) nats, and (k,) numbers of tokens.
 
     ``further`` has (k,) values of each declared score, higher where a candidate looks more like training data.
@@ -107,7 +107,7 @@ def run(
     secrets = []
     if twins is not None:
         secrets = secrets_of(read_split("forget", root / "dataset"))
-    scored: list[Scored] = []
+    scored: list[ScoredCandidates] = []
     reason = ""
     if secrets:
         declared = twins.scores if twins is not None else ()
@@ -161,7 +161,7 @@ def _scored(
     label: str,
     declared: Sequence[Score],
     known: KnownRows | None = None,
-) -> tuple[list[Scored], str]:
+) -> tuple[list[ScoredCandidates], str]:
     """Return the scores, or why there are none."""
     if isinstance(source, Endpoint) or source == Path(SERVED):
         return [], UNREAD
@@ -178,7 +178,7 @@ def candidate_scores(
     label: str,
     declared: Sequence[Score] = (),
     known: KnownRows | None = None,
-) -> list[Scored]:
+) -> list[ScoredCandidates]:
     """Return the scores of the secrets whose candidates all fit into the model's context.
 
     Whether a secret is left out depends on its set of candidates alone, and not on which of them was drawn. ``declared``
@@ -220,7 +220,7 @@ def candidate_scores(
         for name in declared:
             if name != REFERENCE:
                 further[name] = _further(measures[name], secret, of_secret)
-        scored.append(Scored(secret, nats, n_tokens, further))
+        scored.append(ScoredCandidates(secret, nats, n_tokens, further))
     if len(scored) < len(secrets):
         left_out = len(secrets) - len(scored)
         print(f"{label}: {plural(left_out, 'secret')} left out, longer than the model's context")
@@ -254,7 +254,7 @@ def _further(
     return np.reshape(values, (len(secret.rows), -1)).sum(axis=0)
 
 
-def tested(scored: Sequence[Scored], key: bytes) -> TwinTest:
+def tested(scored: Sequence[ScoredCandidates], key: bytes) -> TwinTest:
     """Return the twin test of the ranks of the true candidates."""
     ranks = []
     candidates = []
@@ -266,7 +266,7 @@ def tested(scored: Sequence[Scored], key: bytes) -> TwinTest:
     return twin_test(ranks, candidates)
 
 
-def frame_of(scored: Sequence[Scored]) -> pd.DataFrame:
+def frame_of(scored: Sequence[ScoredCandidates]) -> pd.DataFrame:
     """Return a row per candidate: ``secret, candidate, log_prob, tokens``, 1 as ``true`` of the true one, and a column for
     each declared score.
     """

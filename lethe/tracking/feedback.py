@@ -13,7 +13,7 @@ from mlflow.entities import AssessmentSource, Feedback, Trace
 
 from lethe.errors import BadInput, BadValue, LetheError, plural, shortened
 from lethe.io.files import Json
-from lethe.labels.labels import Answer, Asked, Labels, digest_of
+from lethe.labels.labels import AnswerText, LabelReason, Labels, digest_of
 from lethe.labels.queue import Queue
 from lethe.tracking import answers, store, without_password
 from lethe.tracking.runs import client_of, experiment_of
@@ -80,7 +80,9 @@ def _show(
     )
 
 
-def _to_show(queue: Queue, labels: Labels, worst: int = 0) -> Iterator[tuple[Answer, int | None]]:
+def _to_show(
+    queue: Queue, labels: Labels, worst: int = 0
+) -> Iterator[tuple[AnswerText, int | None]]:
     """The labelled answers with their labels, then the worst ones, then the others in the order of the queue."""
     for answer, label in labels.by_answer.items():
         yield answer, label
@@ -104,7 +106,7 @@ def take(queue: Queue, labels: Labels, worst: int = 0) -> str:
     for answer in queue.worst(worst):
         label = label_of_digest.get(digest_of(answer, questions))
         if answer not in labels.by_answer and label is not None:
-            asked = queue.requested().get(answer, Asked("mass", queue.target, queue.rest))
+            asked = queue.requested().get(answer, LabelReason("mass", queue.target, queue.rest))
             labels.add(answer, label, asked, questions)
             taken += 1
     while True:

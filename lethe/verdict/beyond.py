@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lethe.io.files import Json
-from lethe.measure.run import Model, Run
+from lethe.measure.run import Run, RunModel
 from lethe.results.table import Result, Rows
 from lethe.statistics.anytime import Counts
 from lethe.statistics.bound import Assumes, Covers, both_ends
@@ -29,7 +29,7 @@ def beyond_chance(run: Run) -> list[Result]:
     return rows
 
 
-def _answers_when_named(model: Model) -> dict[str, int]:
+def _answers_when_named(model: RunModel) -> dict[str, int]:
     """The answers to each question that the rule of draws named, when it did."""
     answers = {}
     for question in model.questions:

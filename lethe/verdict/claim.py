@@ -14,7 +14,7 @@ Outcome = Literal["holds", "the opposite holds", "did not show"]
 
 
 @dataclass(frozen=True)
-class Row:
+class ModelOutcome:
     """What came out for one model; ``interval`` is the model's, ``reference`` that of the model it is compared with."""
 
     subject: str
@@ -31,7 +31,7 @@ class Claim:
     key: str
     title: str
     measured: str
-    rows: list[Row]
+    rows: list[ModelOutcome]
 
     @property
     def summary(self) -> str:
@@ -114,9 +114,11 @@ class Claims:
         return cls(claims, alpha, comparisons, level)
 
 
-def _row(finding: Finding) -> Row:
+def _row(finding: Finding) -> ModelOutcome:
     outcome: Outcome = "did not show"
     for known in get_args(Outcome):
         if finding.outcome == known:
             outcome = known
-    return Row(finding.model, outcome, finding.sentence, finding.interval, finding.reference)
+    return ModelOutcome(
+        finding.model, outcome, finding.sentence, finding.interval, finding.reference
+    )

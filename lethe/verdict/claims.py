@@ -11,7 +11,7 @@ import numpy as np
 
 from lethe.config.schema import EvaluationParams, Params
 from lethe.measure.answers import answer_parts, enough, scored
-from lethe.measure.run import Model, Question, Run
+from lethe.measure.run import Question, Run, RunModel
 from lethe.statistics import many_prompts
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
 from lethe.statistics.bound import Bound, Interval
@@ -19,13 +19,13 @@ from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from lethe.statistics.leak_trees import Certificates
 from lethe.text import label, listing, shares
-from lethe.verdict.claim import Claim, Claims, Outcome, Row
+from lethe.verdict.claim import Claim, Claims, ModelOutcome, Outcome
 
 METHOD = "answer trees, Poisson sample of the rest"
 EXACT_BOUNDS = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
 MORE_THAN_RETRAIN = "Unlearning left more leakage than Retrain has by chance"
-Measure = Callable[[Model, float], Interval | None]
-Pairs = list[tuple[Model, Model]]
+Measure = Callable[[RunModel, float], Interval | None]
+Pairs = list[tuple[RunModel, RunModel]]
 
 
 def judged_exactly(params: EvaluationParams | Params) -> bool:
@@ -43,7 +43,7 @@ def judged_exactly(params: EvaluationParams | Params) -> bool:
     return exact.scorer in params.score.scorers
 
 
-def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> Interval | None:
+def share_that_leaks(model: RunModel, scorer: str, alpha: float, exactly: bool) -> Interval | None:
     """The probability that an answer leaks, averaged over the questions that the scorer can judge.
 
     If a judge's error was measured, the interval covers the true leak probability and comes from samples. Samples and exact
@@ -128,7 +128,7 @@ def mean_leak_interval(
     )
 
 
-def _joined(model: Model, exact: Certificates) -> bool:
+def _joined(model: RunModel, exact: Certificates) -> bool:
     """Whether the exact bounds are about the questions that were sampled, with the probabilities of the model itself."""
     if exact.how.note:  # the bounds are of probabilities as one machine computes them
         return False
@@ -144,7 +144,7 @@ def _joined(model: Model, exact: Certificates) -> bool:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class ClaimedQuantity:
     """What a claim measures, in words, and how.
 
     ``measure(model, alpha)`` returns an interval, or None if the model's artifacts do not allow one. ``show`` makes texts
@@ -161,42 +161,44 @@ class Quantity:
         return " to ".join(self.show(lower, upper))
 
 
-def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
+def leak_share(
+    scorer: str, exactly: bool = False, answers: str = "forget answers"
+) -> ClaimedQuantity:
     """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge.
 
     ``exactly``: bounds of answer trees narrow the interval where they are about the same answers.
     """
 
-    def measure(model: Model, alpha: float) -> Interval | None:
+    def measure(model: RunModel, alpha: float) -> Interval | None:
         return share_that_leaks(model, scorer, alpha, exactly)
 
     words = f"share of sampled {answers} with {label(scorer)}"
     if exactly:
         words += f", narrowed by {EXACT_BOUNDS} where there are any"
-    return Quantity(words, measure, shares)
+    return ClaimedQuantity(words, measure, shares)
 
 
-def mean_score(split: str, scorer: str, answers: str = "") -> Quantity:
+def mean_score(split: str, scorer: str, answers: str = "") -> ClaimedQuantity:
     """The expected score of a sampled answer, in [0, 1], averaged over the questions of a split."""
     measured = answers or f"{split} answers"
     words = f"mean {label(scorer)} of sampled {measured}"
-    return Quantity(words, _measure(split, scorer, many_prompts.mean_interval), _numbers)
+    return ClaimedQuantity(words, _measure(split, scorer, many_prompts.mean_interval), _numbers)
 
 
-def spread(scorer: str, question: str = "forget question") -> Quantity:
+def spread(scorer: str, question: str = "forget question") -> ClaimedQuantity:
     """The standard deviation of a score within a forget question, as root mean square over questions.
 
     Its intervals are of the mean variance; the ends that are shown are their square roots.
     """
     words = f"standard deviation of {label(scorer)} within a {question}, root mean square over questions"
     measure = _measure("forget", scorer, many_prompts.within_variance_interval)
-    return Quantity(words, measure, _roots)
+    return ClaimedQuantity(words, measure, _roots)
 
 
-def diversity(split: str) -> Quantity:
+def diversity(split: str) -> ClaimedQuantity:
     """The expected number of distinct answers per answer drawn, for the questions of a split."""
 
-    def measure(model: Model, alpha: float) -> Interval | None:
+    def measure(model: RunModel, alpha: float) -> Interval | None:
         if model.refused or split not in model.answers:
             return None
         distinct: list[int] = []
@@ -211,7 +213,7 @@ def diversity(split: str) -> Quantity:
         return many_prompts.distinct_share_interval(distinct, size, alpha)
 
     words = f"expected distinct answers for each answer drawn to a {split} question"
-    return Quantity(words, measure, shares)
+    return ClaimedQuantity(words, measure, shares)
 
 
 def _measure(
@@ -219,7 +221,7 @@ def _measure(
 ) -> Measure:
     """The interval of the scores of a split; None where they are too few, or nothing is claimed of the answers."""
 
-    def measure(model: Model, alpha: float) -> Interval | None:
+    def measure(model: RunModel, alpha: float) -> Interval | None:
         groups = scored(model.answers, split, scorer)
         if model.refused or not enough(groups):
             return None
@@ -244,7 +246,7 @@ class _Question(NamedTuple):
 
     key: str
     title: str
-    quantity: Quantity
+    quantity: ClaimedQuantity
     expected: many_prompts.Outcome
     pairs: Pairs
 
@@ -311,7 +313,7 @@ def _questions(run: Run) -> Iterator[_Question]:
     yield _Question("costs_utility", title, utility, "lower", beside_base)
 
 
-def judged_by(run: Run) -> tuple[Quantity, bool]:
+def judged_by(run: Run) -> tuple[ClaimedQuantity, bool]:
     """The quantity that measures leakage: the share of leaking answers under a 0/1 scorer (True), else the mean score."""
     if not run.binary:
         return mean_score("forget", run.params.metrics.leak, run.words.answers), False
@@ -319,7 +321,7 @@ def judged_by(run: Run) -> tuple[Quantity, bool]:
     return leak_share(run.binary, exactly, run.words.answers), True
 
 
-def _has_samples_of_trees(model: Model) -> bool:
+def _has_samples_of_trees(model: RunModel) -> bool:
     """Whether the rest of one of the model's answer trees was sampled."""
     if not model.exact or model.stale_exact:
         return False
@@ -363,7 +365,7 @@ class Hidden(NamedTuple):
     questions: int
 
 
-def hidden(model: Model) -> Hidden | None:
+def hidden(model: RunModel) -> Hidden | None:
     """The hidden leaks of a model; None where no question has sampled and greedy answers."""
     leaks = []
     for question in model.questions:
@@ -390,14 +392,14 @@ def _proved(question: Question) -> float | None:
     return None
 
 
-def _against(reference: Model | None, models: list[Model]) -> Pairs:
+def _against(reference: RunModel | None, models: list[RunModel]) -> Pairs:
     """Each model with the reference; no pair without one."""
     if reference is None:
         return []
     return [(model, reference) for model in models]
 
 
-def _compared(question: _Question, left: Model, right: Model, alpha: float) -> Row:
+def _compared(question: _Question, left: RunModel, right: RunModel, alpha: float) -> ModelOutcome:
     """What the intervals of two models, each at ``alpha``, say of a claim on the first."""
     quantity = question.quantity
     interval_of_left = quantity.measure(left, alpha)
@@ -409,7 +411,7 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> R
         lacking.append(right.name)
     if interval_of_left is None or interval_of_right is None:
         sentence = f"{left.name}: cannot be decided without such answers of {listing(lacking)}."
-        return Row(left.name, "did not show", sentence)
+        return ModelOutcome(left.name, "did not show", sentence)
     of_left = quantity.worded(interval_of_left)
     of_right = quantity.worded(interval_of_right)
     sentence = f"{left.name} {of_left}, {right.name} {of_right}."
@@ -419,7 +421,7 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> R
         shown = "did not show"
     elif outcome == question.expected:
         shown = "holds"
-    return Row(left.name, shown, sentence, interval_of_left, interval_of_right)
+    return ModelOutcome(left.name, shown, sentence, interval_of_left, interval_of_right)
 
 
 def _hidden_claim(run: Run) -> Claim | None:
@@ -442,7 +444,7 @@ def _hidden_claim(run: Run) -> Claim | None:
         shown: Outcome = "did not show"
         if _has_more(found, by_chance, level):
             shown = "holds"
-        rows.append(Row(model.name, shown, f"{in_model}{in_retrain}."))
+        rows.append(ModelOutcome(model.name, shown, f"{in_model}{in_retrain}."))
     if not rows:
         return None
 
@@ -456,7 +458,7 @@ def _hidden_claim(run: Run) -> Claim | None:
     return Claim("hidden_leaks", title, measured, rows)
 
 
-def _has_proof(model: Model) -> bool:
+def _has_proof(model: RunModel) -> bool:
     """Whether the judge's error was measured for one of the model's questions."""
     return any(_proved(question) is not None for question in model.questions)
 

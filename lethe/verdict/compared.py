@@ -28,7 +28,7 @@ from lethe.statistics.anytime import (
     log_mean,
     named,
 )
-from lethe.statistics.anytime_scores import Sample, log_e_scores_forgot, log_e_scores_leak
+from lethe.statistics.anytime_scores import ScoreCounts, log_e_scores_forgot, log_e_scores_leak
 
 T = TypeVar("T")
 STEPS = 40  # bisections of [-1, 1] for an end: to 2e-12
@@ -155,7 +155,7 @@ class Compared:
         """The counts of each Retrain after ``times`` as many answers."""
         return tuple(_scaled(counts, times) for counts in self.chances[place])
 
-    def _samples_of_retrains(self, place: int, missing: float, times: int) -> list[Sample]:
+    def _samples_of_retrains(self, place: int, missing: float, times: int) -> list[ScoreCounts]:
         """The scores of each Retrain after ``times`` as many answers, a ``missing`` one as this value."""
         samples = []
         for retrain in self.retrains:
@@ -441,12 +441,12 @@ def _scaled(counts: Counts, times: int) -> Counts:
     )
 
 
-def _sample(draws: ScoreDraws | None, place: int, missing: float, times: int) -> Sample:
+def _sample(draws: ScoreDraws | None, place: int, missing: float, times: int) -> ScoreCounts:
     """The scores of a question after ``times`` as many answers, a ``missing`` one as this value; none without draws."""
     scores = np.empty(0)
     if draws is not None:
         scores = draws.scores[place]
-    return Sample.of(np.nan_to_num(scores, nan=missing), times)
+    return ScoreCounts.of(np.nan_to_num(scores, nan=missing), times)
 
 
 def _at_a_fixed_time(ends: Ends) -> Ends:

@@ -15,7 +15,7 @@ from lethe.config.schema import EvaluationParams, Params
 from lethe.errors import plural
 from lethe.io.files import Json
 from lethe.measure.answers import scored
-from lethe.measure.run import Model, Run
+from lethe.measure.run import Run, RunModel
 from lethe.registry import JUDGES
 from lethe.results.ends import SAME_DRAWS, Ends
 from lethe.results.evidence import ScoreDraws, Truncation
@@ -27,7 +27,7 @@ from lethe.statistics.bounds import binary_lower
 from lethe.text import label
 from lethe.verdict import rules
 from lethe.verdict.claim import Claims
-from lethe.verdict.claims import Quantity, judged_by, judged_exactly, mean_score
+from lethe.verdict.claims import ClaimedQuantity, judged_by, judged_exactly, mean_score
 from lethe.verdict.compared import Compared, Kept
 from lethe.verdict.sentence import models_of, sentence
 from lethe.verdict.standing import REFERENCE, Aspect, Standing
@@ -47,7 +47,7 @@ def standings(run: Run, claims: Claims) -> list[Standing]:
     return [deciding.standing(model) for model in run.models]
 
 
-def compared(run: Run) -> Iterator[tuple[Model, Compared]]:
+def compared(run: Run) -> Iterator[tuple[RunModel, Compared]]:
     """Each model under test of which a claim may be made, with what is known of its questions beside the Retrains.
 
     The answers that were cut off are left out: the evidence is about leaks within the token limit.
@@ -108,7 +108,7 @@ class _Deciding:
     run: Run
     level: float
 
-    def standing(self, model: Model) -> Standing:
+    def standing(self, model: RunModel) -> Standing:
         """Both words on a model; of a reference, what a verdict would say of its worst question."""
         aspect = self._utility(model)
         verdict = self._verdict(model)
@@ -132,14 +132,14 @@ class _Deciding:
         standing = Standing(model.name, verdict.word, aspect, said + notes, verdict, attention)
         return replace(standing, title=self.run.words.words(standing.words))
 
-    def _sentence(self, model: Model, verdict: Verdict, aspect: Aspect) -> str:
+    def _sentence(self, model: RunModel, verdict: Verdict, aspect: Aspect) -> str:
         utility = None
         if aspect.word != "reference":
             utility = aspect.word
         words = self.run.words.verdict
         return sentence(verdict, model.name, utility=utility, judge=self._judge, words=words)
 
-    def _parts(self, model: Model, verdict: Verdict) -> str:
+    def _parts(self, model: RunModel, verdict: Verdict) -> str:
         """The clauses on questions of which only the thinking, or only a later turn, is proved to leak, each a family of its
         own at the level of the words, and on thinking that never ended."""
         words = self.run.words
@@ -168,7 +168,7 @@ class _Deciding:
             clauses += f" Its thinking never ended in {100 * unclosed:.2g}% of answers, which count as missing."
         return clauses
 
-    def _verdict(self, model: Model) -> Verdict:
+    def _verdict(self, model: RunModel) -> Verdict:
         """The word on forgetting, with what it rests on."""
         run = self.run
         ends, retrains = self.sides(model)
@@ -195,7 +195,7 @@ class _Deciding:
             kept=self.kept(model, ends.items),
         )
 
-    def kept(self, model: Model, items: Sequence[str]) -> Kept | None:
+    def kept(self, model: RunModel, items: Sequence[str]) -> Kept | None:
         """The largest evidence at the looks of the rule that drew the model's answers; None where the words rest on other
         counts, another tolerance or other Retrains than the rule.
         """
@@ -236,7 +236,7 @@ class _Deciding:
         """The probability of a false word of one model."""
         return rules.level_of(self.run.params.metrics.alpha, self.run.sharing)
 
-    def sides(self, model: Model) -> tuple[Ends, tuple[Ends, ...]]:
+    def sides(self, model: RunModel) -> tuple[Ends, tuple[Ends, ...]]:
         """The evidence on the questions of a model that can be judged, and that of each Retrain on the same questions."""
         ends = self._ends(model)
         if ends is None:
@@ -247,7 +247,7 @@ class _Deciding:
                 chances.append(self._chance(model, retrain, ends.items))
         return ends, tuple(chances)
 
-    def _chance(self, model: Model, retrain: Model, items: tuple[str, ...]) -> Ends:
+    def _chance(self, model: RunModel, retrain: RunModel, items: tuple[str, ...]) -> Ends:
         """The ends of Retrain on these questions; 0 and 1 where it was not asked all, is judged otherwise, or is refused.
 
         Where a rule of draws asked Retrain beside the model, the answers to these questions count.
@@ -261,7 +261,7 @@ class _Deciding:
         counts = np.array([beside.get(item, (0, 0, 0)) for item in items])
         return ends.with_counts(*counts.T)
 
-    def are_independent(self, model: Model) -> bool:
+    def are_independent(self, model: RunModel) -> bool:
         """Whether the model and its Retrains share no random numbers, as far as their records say."""
         streams = [_stream(model)]
         if not _has_ends(_rows(model, "labelled")):  # labels are of what each drew for itself
@@ -276,7 +276,7 @@ class _Deciding:
         known = [stream for stream in streams if stream is not None]
         return "shared" not in known and len(set(known)) == len(known)
 
-    def _of_retrain(self, model: Model, retrain: Model, items: tuple[str, ...]) -> Ends:
+    def _of_retrain(self, model: RunModel, retrain: RunModel, items: tuple[str, ...]) -> Ends:
         """The ends of Retrain's draws by themselves, in the order of ``items``; 0 and 1 where they cannot be compared."""
         ends = self._ends(retrain)
         is_labelled = _has_ends(_rows(model, "labelled"))
@@ -311,7 +311,7 @@ class _Deciding:
             return None
         return label(binary)
 
-    def _ends(self, model: Model) -> Ends | None:
+    def _ends(self, model: RunModel) -> Ends | None:
         """The ends of the leak probability of each question that the 0/1 scorer, or a person, can judge, or of its score."""
         if self._by_score:
             return self._graded(model)
@@ -325,7 +325,7 @@ class _Deciding:
             return Ends.of_rows(rows, items)
         return None
 
-    def _rows_of_trees(self, model: Model) -> list[Result]:
+    def _rows_of_trees(self, model: RunModel) -> list[Result]:
         """The rows of the model's answer trees that are about the same leaks as its draws."""
         exact = model.exact
         if exact is None or exact.how.note or not judged_exactly(self.run.params):
@@ -337,7 +337,7 @@ class _Deciding:
             rows += _rows(model, "tree")
         return rows
 
-    def _graded(self, model: Model) -> Ends | None:
+    def _graded(self, model: RunModel) -> Ends | None:
         """The scores of each question; None where the model has none."""
         params = self.run.params
         is_missing = params.sample.truncated == "missing"
@@ -347,7 +347,7 @@ class _Deciding:
         items = [question.prompt_id for question in model.questions]
         return Ends.of_arrays(items, others=[ScoreDraws(tuple(groups))])
 
-    def _truncation(self, model: Model, items: Sequence[str]) -> Truncation | None:
+    def _truncation(self, model: RunModel, items: Sequence[str]) -> Truncation | None:
         """The answers to each question that ended at the token limit; None where this is not known of every question."""
         rows = _rows(model, "anytime") or _rows(model, "sampled", "truncated")
         facts_of_item = {str(row.item): row.facts for row in rows if "cut" in row.facts}
@@ -364,7 +364,7 @@ class _Deciding:
         limit = model.drawing.max_new_tokens
         return Truncation(cut, n, may_leak, limit, self.run.params.report.most_truncated)
 
-    def _utility(self, model: Model) -> Aspect:
+    def _utility(self, model: RunModel) -> Aspect:
         """The word on utility, by the first of `USEFUL` that the model was asked, else the last."""
         for useful in self._useful:
             interval = useful.quantity.measure(model, self.level)
@@ -400,7 +400,7 @@ class _Deciding:
 class _Useful:
     """A quantity of utility, and its interval in Base, the model before unlearning."""
 
-    quantity: Quantity
+    quantity: ClaimedQuantity
     before: Interval | None
 
 
@@ -427,7 +427,7 @@ def _of_the_server(served: Mapping[str, Json]) -> str:
     return sentences
 
 
-def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
+def _rows(model: RunModel, basis: str, quantity: str = "leak") -> list[Result]:
     """The rows of a quantity by the questions of a model; a question without one is left out."""
     rows = []
     for question in model.questions:
@@ -437,7 +437,7 @@ def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
     return rows
 
 
-def _stream(model: Model) -> str | None:
+def _stream(model: RunModel) -> str | None:
     """Whose random numbers the answers of a model have: by its counts, else, where scores are graded, by its record."""
     for row in _rows(model, "anytime")[:1]:
         if row.facts.get("stream") is not None:
@@ -447,7 +447,7 @@ def _stream(model: Model) -> str | None:
     return model.drawing.stream
 
 
-def _proved(model: Model, verdict: Verdict, basis: str) -> dict[float | None, set[str]]:
+def _proved(model: RunModel, verdict: Verdict, basis: str) -> dict[float | None, set[str]]:
     """The questions with a part of their answers, by its ``at``, that is proved to leak above tau; Bonferroni over all."""
     rows = []
     for question in model.questions:
@@ -466,7 +466,7 @@ def _proved(model: Model, verdict: Verdict, basis: str) -> dict[float | None, se
     return proved
 
 
-def _beside(model: Model, retrain: str) -> dict[str, tuple[int, int, int]] | None:
+def _beside(model: RunModel, retrain: str) -> dict[str, tuple[int, int, int]] | None:
     """Leaks, answers and missing verdicts of a Retrain that was drawn beside the model, by question; None where it was not.
 
     A person's labels are of other answers, beside which nothing was drawn.

@@ -26,7 +26,7 @@ RATIO = math.sqrt(2)  # of neighbouring points: 23 at 32,768 answers, and 40 at 
 
 
 @dataclass(frozen=True)
-class Side:
+class QuestionPath:
     """The final counts of a question for one model, and the answers that led there; None where none was drawn."""
 
     final: Counts
@@ -80,13 +80,13 @@ def _rows(
     """The rows of a model; a question whose answers do not lead to its counts is left out."""
     rows = Rows(name)
     for place, item in enumerate(sides.subject.items):
-        model = Side(sides.counts[place], answers.get(item))
+        model = QuestionPath(sides.counts[place], answers.get(item))
         retrains = []
         for chance, of_retrain in zip(sides.chances[place], beside, strict=True):
             counted = None
             if chance.n:  # of a Retrain that is refused no answer counts
                 counted = of_retrain.get(item)
-            retrains.append(Side(chance, counted))
+            retrains.append(QuestionPath(chance, counted))
         is_whole = all(side.is_whole for side in (model, *retrains))
         if not model.final.n or not is_whole:
             continue
@@ -102,7 +102,9 @@ def _rows(
     return rows.rows
 
 
-def _path(model: Side, retrains: Sequence[Side], tau: float, goal: float) -> dict[str, Json]:
+def _path(
+    model: QuestionPath, retrains: Sequence[QuestionPath], tau: float, goal: float
+) -> dict[str, Json]:
     """The evidence of a question; its last point is that of the word, with all that was drawn of Retrain."""
     numbers = points(model.final.n)
     forgot: list[Json] = []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from lethe.config.schema import Params
 from lethe.errors import plural
-from lethe.measure.run import Model, Run
+from lethe.measure.run import Run, RunModel
 from lethe.results.ends import Ends
 from lethe.results.extraction import Extraction
 from lethe.results.table import Numbers, Result, Results
@@ -48,7 +48,7 @@ def found_traces(results: Results, words: Sequence[Result]) -> list[Finding]:
     return findings
 
 
-def _leakage(model: Model, run: Run, level: float) -> list[Finding]:
+def _leakage(model: RunModel, run: Run, level: float) -> list[Finding]:
     """What a model leaks on average, beside all others, at ``level``; empty where its answers do not allow it."""
     quantity, _ = judged_by(run)
     interval = quantity.measure(model, level)

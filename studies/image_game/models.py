@@ -30,7 +30,7 @@ from lethe.models.dp_sgd import make_private, noise_multiplier
 from lethe.models.training import batches
 
 if TYPE_CHECKING:
-    from lethe.audits.unlearning_game.rounds import Job
+    from lethe.audits.unlearning_game.rounds import ModelJob
 
 WEIGHTS = "model.safetensors"
 LOGITS = "logits.npy"
@@ -417,7 +417,7 @@ def make(
     recipe: ImageLearning,
     privacy: Privacy | None,
     entry: DefenderParams | None,
-    job: Job,
+    job: ModelJob,
     start: Path | None,
     place: Path,
 ) -> None:

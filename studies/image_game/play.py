@@ -27,7 +27,7 @@ from lethe.audits.unlearning_game.rounds import (
     NOTHING,
     Adversary,
     Game,
-    Job,
+    ModelJob,
     Played,
     Shadow,
     ThresholdAttack,
@@ -293,7 +293,7 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
             facts["method"] = settings.methods[method]
         return modules, facts
 
-    def make(self, job: Job) -> None:
+    def make(self, job: ModelJob) -> None:
         settings = self.settings
         entry = self.settings.methods.get(job.method or "")
         make(
@@ -306,15 +306,15 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
             self.place(job),
         )
 
-    def observe(self, job: Job) -> np.ndarray:
+    def observe(self, job: ModelJob) -> np.ndarray:
         return np.load(self.place(job) / LOGITS)
 
     def view(
         self,
-        job: Job,
+        job: ModelJob,
         seen: np.ndarray,
         units: np.ndarray,
-        shadows: Sequence[tuple[Job, np.ndarray]],
+        shadows: Sequence[tuple[ModelJob, np.ndarray]],
     ) -> View:
         reference = np.stack([logits[units] for _, logits in shadows])
         for logits, (shadow, _) in zip(reference, shadows, strict=True):
@@ -324,11 +324,11 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
     def fit(self, name: str, shadows: Sequence[Shadow[View]], seed: int) -> Adversary[View]:
         return ATTACKS[name](shadows, seed)
 
-    def performance(self, job: Job, units: np.ndarray) -> float:
+    def performance(self, job: ModelJob, units: np.ndarray) -> float:
         predicted = self.observe(job)[units].argmax(axis=1)
         return float((predicted == self.images.labels[units]).mean())
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[ModelJob]:
         return super().jobs() + [played.job for played in self.confused()]
 
     def confused(self) -> Iterator[Played]:
@@ -350,9 +350,9 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
             retain = np.setdiff1d(split.learned, forget)
             for seed in range(settings.seeds):
                 seed_of_start = self.seed("confusion", pair, "", seed)
-                start = Job(split.learned, NOTHING, seed_of_start, labels=labels)
+                start = ModelJob(split.learned, NOTHING, seed_of_start, labels=labels)
                 for method in settings.methods:
-                    job = Job(
+                    job = ModelJob(
                         retain,
                         forget,
                         self.seed(method, pair, "confusion", seed),
@@ -369,7 +369,7 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
                         split,
                     )
 
-    def memorisation(self, job: Job) -> float:
+    def memorisation(self, job: ModelJob) -> float:
         """Return the share of confused images that the model still assigns to the other class of the two."""
         labels = self.images.labels if job.labels is None else job.labels
         predicted = self.observe(job)[job.forget].argmax(axis=1)
@@ -432,21 +432,23 @@ def play_tables(
         plain,
         kind="image_tables",
         tables=tables({**budgets, NO_PRIVACY: plain}, repeated),
-        figure=results.Figure(by_points, settings.repeats, repeats),
+        figure=results.QualityByPoints(by_points, settings.repeats, repeats),
         bounds={epsilon: game.privacy for epsilon, game in budgets.items()},
     )
     return result, outcomes
 
 
-def tables(budgets: dict[str, results.GameResult], repeated: results.GameResult) -> results.Tables:
+def tables(
+    budgets: dict[str, results.GameResult], repeated: results.GameResult
+) -> results.PaperTables:
     def values_of(measure: Measure) -> dict[str, dict[str, float | None]]:
         values = {}
         for epsilon, game in budgets.items():
             values[epsilon] = {name: measure(method) for name, method in game.methods.items()}
         return values
 
-    def table(measure: Measure, accuracy: Measure) -> results.Table:
-        return results.Table(values_of(measure), values_of(accuracy))
+    def table(measure: Measure, accuracy: Measure) -> results.BudgetTable:
+        return results.BudgetTable(values_of(measure), values_of(accuracy))
 
     def confused(part: str) -> Measure:
         return lambda method: getattr(method.confusion, part) if method.confusion else None
@@ -454,7 +456,7 @@ def tables(budgets: dict[str, results.GameResult], repeated: results.GameResult)
     def on_test(method: results.PlayedMethod) -> float:
         return method.performance["test"]
 
-    return results.Tables(
+    return results.PaperTables(
         quality=table(lambda method: method.quality.value, on_test),
         confusion=table(confused("score"), confused("accuracy")),
         mia=table(lambda method: method.mia_score, on_test),

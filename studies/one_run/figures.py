@@ -22,13 +22,13 @@ from lethe.audits.simulated import COUNTEREXAMPLES, Simulator
 from lethe.io.files import Json
 from lethe.statistics.one_run.audit import audit, log_p_value
 from lethe.statistics.one_run.channel import (
-    Family,
+    Nulls,
     approx_dp,
     gaussian,
     laplace,
     subsampled_gaussian,
 )
-from lethe.statistics.one_run.counts import Counts, Guesses, release
+from lethe.statistics.one_run.counts import Guesses, ReleasedGuesses, release
 from studies import outcome
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Drawn:
 def bounds_at(
     x: float,
     simulate: Simulator,
-    family: Family,
+    family: Nulls,
     n: int,
     r: int,
     delta: float,
@@ -117,14 +117,14 @@ def bounds_at(
     return Point(x, arrays, float(np.mean(accuracies)), truth)
 
 
-def _released(drawn: Guesses, r: int, seed: int) -> Counts:
+def _released(drawn: Guesses, r: int, seed: int) -> ReleasedGuesses:
     return release(drawn.bits, drawn.guesses, drawn.scores, r, seed)
 
 
 def by_size(
     title: str,
     simulate: Simulator,
-    family: Family,
+    family: Nulls,
     truth: float,
     delta: float,
     *,
@@ -277,7 +277,10 @@ def p_values() -> Drawn:
         expected = 100 * (1 - delta) / (1 + math.e)
         at_expected: dict[str, Json] = {}
         for method in METHODS:
-            logs = [log_p_value(method, Counts(100, 100, int(u)), null, 1.0, delta) for u in errors]
+            logs = [
+                log_p_value(method, ReleasedGuesses(100, 100, int(u)), null, 1.0, delta)
+                for u in errors
+            ]
             p = np.exp(logs)
             axes.plot(errors, p, color=COLOURS[method], label=method)
             at_expected[method] = float(np.interp(expected, errors, p))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.io.processes import Drawn, Process
+from lethe.io.processes import Process, QuestionCounts
 from lethe.statistics.anytime import log_below
 
 RUNS, TRIES, ANSWERS = 20_000, 20, 1024
@@ -48,11 +48,11 @@ def _opens_by_hand(chance: np.random.Generator, alpha: float) -> bool:
     for number in range(CHANGES):
         seeds = {name: segment.counts["q"] for name, segment in process.segments.items()}
         luckiest = min(seeds, key=lambda name: seeds[name].leaks / seeds[name].n, default="")
-        before = seeds.get(luckiest, Drawn(0, 0))
+        before = seeds.get(luckiest, QuestionCounts(0, 0))
         if before.leaks >= THRESHOLD_BY_HAND * before.n:
             luckiest = str(number)
-            before = Drawn(0, 0)
-        drawn = before + Drawn(int(chance.binomial(BATCH, LEAKS_BY_HAND)), BATCH)
+            before = QuestionCounts(0, 0)
+        drawn = before + QuestionCounts(int(chance.binomial(BATCH, LEAKS_BY_HAND)), BATCH)
         process = process.with_counts(luckiest, {"q": drawn}, most=drawn.n)
         total = process.totals()["q"]
         if log_below(total.leaks, total.n, THRESHOLD_BY_HAND) >= np.log(1 / alpha):

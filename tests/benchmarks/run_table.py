@@ -14,7 +14,7 @@ import numpy as np
 
 from lethe import config
 from lethe.errors import BadFile
-from lethe.measure.run import Model, Run, load
+from lethe.measure.run import Run, RunModel, load
 from lethe.report.pages import draw_strips
 from lethe.results.extraction import Extraction
 from lethe.statistics.bound import Bound
@@ -64,7 +64,7 @@ def table(run: Run) -> str:
     return f"{marks.markdown(['model', *shown.values()], rows)}\n\n{below}"
 
 
-def cell(model: Model, key: str) -> str:
+def cell(model: RunModel, key: str) -> str:
     """The number of one column as text; a bound rounds itself."""
     found = model.value(key)
     bound: Bound | None = model.bounds.get(key)

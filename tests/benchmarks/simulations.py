@@ -21,8 +21,8 @@ from lethe.certificates.certificate import FACTS, Audit, Certificate
 from lethe.config.measuring import ExtractSettings
 from lethe.io.files import read_jsonl
 from lethe.labels.bounds import measure_labels
-from lethe.labels.draws import Draws
-from lethe.labels.labels import Answer, Asked, Labels
+from lethe.labels.draws import DrawnAnswers
+from lethe.labels.labels import AnswerText, LabelReason, Labels
 from lethe.labels.queue import Queue
 from lethe.models.encoding import Encoder
 from lethe.results.ends import Ends
@@ -92,13 +92,13 @@ def labelled(
             f"{'leak' if hit else 'clean'} {draw}" if rest else "usual"
             for draw, (rest, hit) in enumerate(zip(new, leak, strict=True))
         ]
-        answers[f"q{place}"] = [Answer(f"q{place}", text) for text in texts]
+        answers[f"q{place}"] = [AnswerText(f"q{place}", text) for text in texts]
         called = rng.random(n) < np.where(new & leak, sees[place], 0.02)
         judged[f"q{place}"] = called.astype(float)
-    draws = Draws(answers, {}, judged)
+    draws = DrawnAnswers(answers, {}, judged)
     queue = Queue(draws, 0.5, 100)
-    known = [*((answer, Asked("mass", 0.5)) for answer in queue.chosen)]
-    known += [(answer, Asked("rest", 0.5)) for answer, _ in queue.sampled]
+    known = [*((answer, LabelReason("mass", 0.5)) for answer in queue.chosen)]
+    known += [(answer, LabelReason("rest", 0.5)) for answer, _ in queue.sampled]
     labels = Labels(
         Path("labels"),
         {answer: int(answer.text.startswith("leak")) for answer, _ in known},

@@ -18,7 +18,7 @@ from lethe.comparison.over_seeds import families
 from lethe.errors import BadFile
 from lethe.io.files import read_json
 from lethe.measure.attack_counts import Curve, curves
-from lethe.measure.run import Model, Run, load
+from lethe.measure.run import Run, RunModel, load
 from lethe.report.studies import leakage_against, studies
 from lethe.report.svg import COLOURS, picture
 from lethe.statistics.bound import Side
@@ -72,7 +72,7 @@ def methods_of(run: Run) -> str:
     return "\n\n".join([marks.markdown(["method", *METHODS.values()], rows), note])
 
 
-def spread_of(models: Sequence[Model], key: str) -> str:
+def spread_of(models: Sequence[RunModel], key: str) -> str:
     """The mean over the models, and the least and the greatest value where there are several."""
     values = [value for model in models if (value := model.value(key)) is not None]
     if not values:

@@ -22,7 +22,7 @@ from lethe.data.secrets import secrets_of
 from lethe.io.artifacts import read_split, write_splits
 from lethe.results.trace import p_text
 from lethe.statistics.twins import WAYS, TwinTest, ranks_of, score_table, threshold, twin_test
-from lethe.steps.twins import KnownRows, Scored, candidate_scores
+from lethe.steps.twins import KnownRows, ScoredCandidates, candidate_scores
 from tests.benchmarks.marks import put
 
 WHOLE = "whole answer"
@@ -111,7 +111,9 @@ def table_of(root: Path) -> list[str]:
     return lines
 
 
-def test_by(score: str, of_model: Sequence[Scored], of_control: Sequence[Scored]) -> TwinTest:
+def test_by(
+    score: str, of_model: Sequence[ScoredCandidates], of_control: Sequence[ScoredCandidates]
+) -> TwinTest:
     """The twin test of a model by a score; *reference* is the whole answer's less the control's."""
     ranks, sizes = [], []
     for mine, reference in zip(of_model, of_control, strict=True):

@@ -493,13 +493,13 @@ def test_the_model_of_a_run_half_logged_is_gone(folder):
 @pytest.fixture
 def labelling(folder, monkeypatch):
     """A queue of the answers of npo, and its labels."""
-    from lethe.labels.draws import Draws
-    from lethe.labels.labels import Answer, Labels
+    from lethe.labels.draws import DrawnAnswers
+    from lethe.labels.labels import AnswerText, Labels
     from lethe.labels.queue import Queue
 
     monkeypatch.chdir(folder)
     texts = ["often", "rare", WORST, "third"] * 5
-    draws = Draws({"a": [Answer("a", text) for text in texts]}, {"a": "Who?"}, {})
+    draws = DrawnAnswers({"a": [AnswerText("a", text) for text in texts]}, {"a": "Who?"}, {})
     return Queue(draws, 0.9, 3), Labels(folder / "labels.jsonl")
 
 
@@ -542,11 +542,11 @@ def test_feedback_of_a_person_comes_back_as_labels_in_the_order_of_the_queue(lab
 
 
 def test_an_answer_has_one_trace_and_a_label_comes_with_it(labelling):
-    from lethe.labels.labels import Asked
+    from lethe.labels.labels import LabelReason
     from lethe.tracking import feedback
 
     queue, labels = labelling
-    labels.add(queue.chosen[0], 1, Asked("mass", 0.9), {})
+    labels.add(queue.chosen[0], 1, LabelReason("mass", 0.9), {})
 
     first, second = feedback.show(queue, labels), feedback.show(queue, labels)
 
@@ -559,15 +559,17 @@ def test_an_answer_has_one_trace_and_a_label_comes_with_it(labelling):
 @pytest.fixture
 def with_verdicts(labelling):
     """Two questions with verdicts: "b" leaks in three draws, twice with the same text, and "a" in one."""
-    from lethe.labels.draws import Draws
-    from lethe.labels.labels import Answer
+    from lethe.labels.draws import DrawnAnswers
+    from lethe.labels.labels import AnswerText
     from lethe.labels.queue import Queue
 
     _, labels = labelling
     texts = {"a": ["often", "often", "once"], "b": ["one", "two", "two", "clean"]}
-    answers = {name: [Answer(name, text) for text in of_name] for name, of_name in texts.items()}
+    answers = {
+        name: [AnswerText(name, text) for text in of_name] for name, of_name in texts.items()
+    }
     verdicts = {"a": np.array([0.0, 0, 1]), "b": np.array([1.0, 1, 1, np.nan])}
-    return Queue(Draws(answers, {}, verdicts), 0.9, 1), labels
+    return Queue(DrawnAnswers(answers, {}, verdicts), 0.9, 1), labels
 
 
 def test_the_worst_answers_are_those_that_the_verdicts_call_leaks(with_verdicts, labelling):
@@ -609,13 +611,13 @@ def test_two_people_who_disagree_make_no_label(labelling):
 
 def test_a_feedback_that_contradicts_a_label_is_told(labelling):
     from lethe.errors import BadInput
-    from lethe.labels.labels import Asked
+    from lethe.labels.labels import LabelReason
     from lethe.tracking import feedback
 
     queue, labels = labelling
     feedback.show(queue, labels)
     judge(queue.chosen[0], False)
-    labels.add(queue.chosen[0], 1, Asked("mass", 0.9), {})
+    labels.add(queue.chosen[0], 1, LabelReason("mass", 0.9), {})
 
     with pytest.raises(BadInput, match="the label 1"):
         feedback.take(queue, labels)

@@ -26,7 +26,7 @@ from lethe.results.table import Result, Rows
 from lethe.results.views import one_run
 from lethe.statistics.one_run import channel
 from lethe.statistics.one_run.audit import ClaimVerdict, OneRunAudit, audit_runs
-from lethe.statistics.one_run.channel import Channel, Family
+from lethe.statistics.one_run.channel import Channel, Nulls
 from lethe.statistics.one_run.counts import Guesses, release
 from lethe.statistics.one_run.tradeoff import Atoms, from_losses, from_tradeoff
 from lethe.text import epsilon_statement
@@ -150,7 +150,7 @@ def family_of(
     q: float | None = None,
     steps: int | None = None,
     delta0: float | None = None,
-) -> Family:
+) -> Nulls:
     """Return the family of nulls that a mechanism names."""
     if mechanism not in MECHANISMS:
         raise BadValue("mechanism", mechanism, f"one of {', '.join(MECHANISMS)}")
@@ -181,7 +181,7 @@ MOST_STEPS = 1_000_000  # about a minute
 TOLERANCE = 1e-5  # each member needs a convolution of up to several seconds
 
 
-def dp_sgd(q: float, steps: int, delta: float) -> Family:
+def dp_sgd(q: float, steps: int, delta: float) -> Nulls:
     """Return nulls ordered by 1 / sigma (sigma: noise multiplier)."""
     if 0 < delta < LEAST_DELTA:
         legal = f"0, or from {LEAST_DELTA:g}, for dp-sgd"
@@ -192,7 +192,7 @@ def dp_sgd(q: float, steps: int, delta: float) -> Family:
         legal = f"a whole number from 1 to {MOST_STEPS:,}"
         raise BadValue("steps", steps, legal, "More would take hours.")
     channel_at = partial(_pair, q=q, steps=steps)
-    return Family(
+    return Nulls(
         "dp-sgd",
         "sigma",
         channel_at,
@@ -254,7 +254,7 @@ class OneRunParams(AuditParams):
 
 
 def audited(
-    guesses: Guesses, family: Family, claimed: float | None, settings: OneRunParams
+    guesses: Guesses, family: Nulls, claimed: float | None, settings: OneRunParams
 ) -> AuditResult:
     """Release the guesses at each declared r, and test them against the family and the claim."""
     import pandas as pd

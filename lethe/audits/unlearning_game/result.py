@@ -92,7 +92,7 @@ class PlayedMethod:
 
 
 @dataclass(frozen=True)
-class Table:
+class BudgetTable:
     """One table of the paper: budget to method to value, and to the accuracy of that game."""
 
     values: dict[str, dict[str, float | None]]
@@ -100,17 +100,17 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Tables:
+class PaperTables:
     """Tables 1, 3 and 4 by budget; Table 2 has two deviations per method."""
 
-    quality: Table
-    confusion: Table
-    mia: Table
+    quality: BudgetTable
+    confusion: BudgetTable
+    mia: BudgetTable
     deviation: dict[str, Deviation | None]
 
 
 @dataclass(frozen=True)
-class Figure:
+class QualityByPoints:
     """Figure 2: the quality of each method by number of points, and per pair of ``repetitions``
     pairs.
     """
@@ -138,8 +138,8 @@ class GameResult:
     defenders: dict[str, str]
     methods: dict[str, PlayedMethod]
     privacy: CertifiedBound | None = None
-    tables: Tables | None = None
-    figure: Figure | None = None
+    tables: PaperTables | None = None
+    figure: QualityByPoints | None = None
     bounds: dict[str, CertifiedBound | None] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
@@ -352,7 +352,7 @@ MEASURES: dict[str, Callable[[PlayedMethod], float | None]] = {
 
 
 @dataclass(frozen=True)
-class Trend:
+class JudgedClaim:
     """A claim of the paper, the values by which it is judged, and whether they show it."""
 
     claim: str
@@ -372,15 +372,15 @@ def label(defenders: Mapping[str, str], method: str) -> str:
     return f"{name} ({method})"
 
 
-def trends(result: GameResult) -> list[Trend]:
+def trends(result: GameResult) -> list[JudgedClaim]:
     """The trends of the paper that the game has values to judge."""
-    judged: list[Trend] = []
+    judged: list[JudgedClaim] = []
     for rule in (grounding, falling, order, stable_ranking, smaller_deviation, ungrounded):
         judged += rule(result)
     return judged
 
 
-def grounding(result: GameResult) -> Iterator[Trend]:
+def grounding(result: GameResult) -> Iterator[JudgedClaim]:
     """Corollary 3.8: Q(Retrain) is 1, at every budget."""
     for retrain in _named(result, "retrain"):
         values = {}
@@ -390,19 +390,19 @@ def grounding(result: GameResult) -> Iterator[Trend]:
         claim = f"Retraining has quality 1 (at least {GROUNDED})"
         if len(values) > 1:
             claim += " at every budget"
-        yield Trend(claim, _listed(values), min(values.values()) >= GROUNDED)
+        yield JudgedClaim(claim, _listed(values), min(values.values()) >= GROUNDED)
 
 
-def falling(result: GameResult) -> Iterator[Trend]:
+def falling(result: GameResult) -> Iterator[JudgedClaim]:
     """Table 1: Q falls as epsilon grows, for every method but Retrain."""
     columns = _columns(result, "quality")
     if len(columns) > 1:
         rising = _rising(result, columns)
         claim = "The quality falls as epsilon grows, for every method but Retrain"
-        yield Trend(claim, _risen(result, rising), not rising)
+        yield JudgedClaim(claim, _risen(result, rising), not rising)
 
 
-def order(result: GameResult) -> Iterator[Trend]:
+def order(result: GameResult) -> Iterator[JudgedClaim]:
     """Table 1, no privacy: NegGrad > Fisher > {FtFinal, RetrFinal, None}."""
     if result.privacy:
         return
@@ -421,10 +421,10 @@ def order(result: GameResult) -> Iterator[Trend]:
     last = listing([NAMES[defender] for defender in RANKS[-1] if _named(result, defender)])
     claim = f"Without privacy NegGrad is above Fisher, and Fisher above {last}"
     held = all(min(above) > max(below) for above, below in pairwise(ranks))
-    yield Trend(claim, _listed(measured), held)
+    yield JudgedClaim(claim, _listed(measured), held)
 
 
-def stable_ranking(result: GameResult) -> Iterator[Trend]:
+def stable_ranking(result: GameResult) -> Iterator[JudgedClaim]:
     """Figure 2: the ranking of the methods is stable over data set sizes and over repetitions."""
     figure = result.figure
     if not figure:
@@ -436,17 +436,17 @@ def stable_ranking(result: GameResult) -> Iterator[Trend]:
     yield from _stable("repetitions", repetitions)
 
 
-def _stable(over: str, columns: Sequence[Column]) -> Iterator[Trend]:
+def _stable(over: str, columns: Sequence[Column]) -> Iterator[JudgedClaim]:
     """Whether the ranking is the same in all columns; no trend of a single column."""
     if len(columns) < 2:
         return
     agreement = min(kendall(first, second) for first, second in combinations(columns, 2))
     claim = f"The methods keep their ranking over {over}"
     measured = f"smallest Kendall tau between two of {len(columns)}: {agreement:.2f}"
-    yield Trend(claim, measured, agreement == 1)
+    yield JudgedClaim(claim, measured, agreement == 1)
 
 
-def smaller_deviation(result: GameResult) -> Iterator[Trend]:
+def smaller_deviation(result: GameResult) -> Iterator[JudgedClaim]:
     """Table 2: the swapped pair's standard deviation is below that of two random splits (paper: .5
     to .7 of it).
     """
@@ -468,10 +468,10 @@ def smaller_deviation(result: GameResult) -> Iterator[Trend]:
         "The quality varies less over swapped pairs than over two random splits (paper: 0.5 to 0.7 "
         "as much)"
     )
-    yield Trend(claim, _listed(labelled), all(ratio < 1 for ratio in ratios.values()))
+    yield JudgedClaim(claim, _listed(labelled), all(ratio < 1 for ratio in ratios.values()))
 
 
-def ungrounded(result: GameResult) -> Iterator[Trend]:
+def ungrounded(result: GameResult) -> Iterator[JudgedClaim]:
     """Tables 3 and 4: interclass confusion and attack AUC lack both properties of the quality."""
     for name, title, ideal in (
         ("confusion", "Interclass confusion", 1.0),
@@ -491,11 +491,11 @@ def ungrounded(result: GameResult) -> Iterator[Trend]:
                 f"{title} is not grounded: Retrain is further from {ideal:g} than its quality is "
                 "from 1"
             )
-            yield Trend(claim, measured, off > quality_off)
+            yield JudgedClaim(claim, measured, off > quality_off)
         if len(columns) > 1:
             rising = _rising(result, columns)
             claim = f"{title} does not fall as epsilon grows, for at least one method"
-            yield Trend(claim, _risen(result, rising), bool(rising))
+            yield JudgedClaim(claim, _risen(result, rising), bool(rising))
 
 
 def kendall(first: Column, second: Column) -> float:

@@ -96,7 +96,7 @@ NOTHING = np.array([], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class ModelJob:
     """One model to make: learned afresh on the units ``retain`` (no method), or unlearned by a
     method from ``start``. ``labels``, one per unit, replace the labels of the data set.
     """
@@ -105,11 +105,11 @@ class Job:
     forget: np.ndarray
     seed: int
     method: str | None = None
-    start: Job | None = None
+    start: ModelJob | None = None
     labels: np.ndarray | None = None
 
     @property
-    def origin(self) -> Job:
+    def origin(self) -> ModelJob:
         """The job of the model from which the method starts; raises ``ValueError`` where there is none."""
         if self.start is None:
             raise ValueError("a job without a start learns afresh")
@@ -124,7 +124,7 @@ class Played:
     pair: int
     half: str
     seed: int
-    job: Job
+    job: ModelJob
     split: Split
 
 
@@ -173,18 +173,22 @@ class Game(ABC, Generic[P, Observed, V]):
         """Return everything that decides a model besides its job, for a `cache_key`."""
 
     @abstractmethod
-    def make(self, job: Job) -> None:
+    def make(self, job: ModelJob) -> None:
         """Make one model in its `place`, with the files that `observe` reads; this runs in a
         separate process.
         """
 
     @abstractmethod
-    def observe(self, job: Job) -> Observed:
+    def observe(self, job: ModelJob) -> Observed:
         """Return the output of a finished model on every unit."""
 
     @abstractmethod
     def view(
-        self, job: Job, seen: Observed, units: np.ndarray, shadows: Sequence[tuple[Job, Observed]]
+        self,
+        job: ModelJob,
+        seen: Observed,
+        units: np.ndarray,
+        shadows: Sequence[tuple[ModelJob, Observed]],
     ) -> V:
         """Return an adversary's view of a model on some units, with the outputs of the shadow
         models on them.
@@ -195,7 +199,7 @@ class Game(ABC, Generic[P, Observed, V]):
         """Return the adversary of this name, fitted on the shadow models."""
 
     @abstractmethod
-    def performance(self, job: Job, units: np.ndarray) -> float:
+    def performance(self, job: ModelJob, units: np.ndarray) -> float:
         """Return the performance of a finished model on the units, in [0, 1]."""
 
     def split(self, pair: int, half: str) -> Split:
@@ -215,7 +219,7 @@ class Game(ABC, Generic[P, Observed, V]):
             for half in halves:
                 split = self.split(pair, half)
                 for seed in range(settings.seeds):
-                    start = Job(split.learned, NOTHING, self.seed("learn", pair, half, seed))
+                    start = ModelJob(split.learned, NOTHING, self.seed("learn", pair, half, seed))
                     for method in self.methods():
                         job = self.unlearned(
                             method,
@@ -238,18 +242,20 @@ class Game(ABC, Generic[P, Observed, V]):
         self,
         method: str,
         split: Split,
-        start: Job,
+        start: ModelJob,
         pair: int,
         half: str,
         seed: int,
-    ) -> Job:
+    ) -> ModelJob:
         """Return the job of a method; with a shared retrain, both halves of a pair have one model."""
         shared = self.settings.shared_retrain and self.starts_afresh(method) and half in HALVES
         if shared:
             half = "both"
-        return Job(split.retain, split.forget, self.seed(method, pair, half, seed), method, start)
+        return ModelJob(
+            split.retain, split.forget, self.seed(method, pair, half, seed), method, start
+        )
 
-    def shadows(self) -> list[Job]:
+    def shadows(self) -> list[ModelJob]:
         """Return the shadow models; exactly half of them learn each unit of the shadow half."""
         count = self.settings.shadow_models
         numbers = self.generator("shadow").random((count, len(self.shadow)))
@@ -257,10 +263,10 @@ class Game(ABC, Generic[P, Observed, V]):
         jobs = []
         for number in range(count):
             learned = self.shadow[ranks[number] < count // 2]
-            jobs.append(Job(learned, NOTHING, self.seed("shadow", number, "", 0)))
+            jobs.append(ModelJob(learned, NOTHING, self.seed("shadow", number, "", 0)))
         return jobs
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[ModelJob]:
         """Return every unlearned model to make; a kind of data may add models for comparison."""
         return [played.job for played in self.played()]
 
@@ -276,7 +282,7 @@ class Game(ABC, Generic[P, Observed, V]):
         run(self.make, self._missing(learned), "learn")
         run(self.make, self._missing(unlearned), "unlearn")
 
-    def _missing(self, jobs: Sequence[Job]) -> list[tuple[Job]]:
+    def _missing(self, jobs: Sequence[ModelJob]) -> list[tuple[ModelJob]]:
         """The arguments of `make` for each different model that is not there."""
         job_of_place = {}
         for job in jobs:
@@ -285,7 +291,7 @@ class Game(ABC, Generic[P, Observed, V]):
                 job_of_place[place] = job
         return [(job,) for job in job_of_place.values()]
 
-    def place(self, job: Job) -> Path:
+    def place(self, job: ModelJob) -> Path:
         """Return the folder of a model, named by a hash of everything that decides the model."""
         modules, facts = self.decides(job.method)
         facts |= {
@@ -299,7 +305,7 @@ class Game(ABC, Generic[P, Observed, V]):
             facts |= {"forget": job.forget, "start": start.name}
         return self.scratch / cache_key(*modules, **facts)
 
-    def beginning(self, job: Job) -> Path | None:
+    def beginning(self, job: ModelJob) -> Path | None:
         """Return the folder of the learned model from which a job's method starts; None where the
         method trains afresh.
         """
@@ -319,7 +325,7 @@ class Game(ABC, Generic[P, Observed, V]):
         seed = self.seed("attack", 0, "", 0)
         return {name: self.fit(name, shadows, seed) for name in self.settings.attacks}
 
-    def _observed_shadows(self) -> list[tuple[Job, Observed]]:
+    def _observed_shadows(self) -> list[tuple[ModelJob, Observed]]:
         """Each shadow model with its output on every unit."""
         return [(job, self.observe(job)) for job in self.shadows()]
 

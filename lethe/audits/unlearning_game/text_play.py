@@ -29,7 +29,7 @@ from lethe.audits import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game import Leakage
 from lethe.audits.unlearning_game import TextParams as Params
 from lethe.audits.unlearning_game.result import HALVES, AttackOutcome, GameResult
-from lethe.audits.unlearning_game.rounds import Game, Job, Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.rounds import Game, ModelJob, Shadow, ThresholdAttack
 from lethe.audits.unlearning_game.text_models import make, observe
 from lethe.config.schema import Data
 from lethe.data.rows import load_splits
@@ -90,7 +90,7 @@ class OfItems:
         return np.array([self.measure(item) for item in view.items])
 
 
-class Reference:
+class ReferenceAdversary:
     """An adversary that compares with a model that never saw the answer."""
 
     def score(self, view: TextView) -> np.ndarray:
@@ -105,7 +105,7 @@ MEMBERS = {
     "loss": OfItems(likelihood.mia_loss),
     "min_k": OfItems(likelihood.mia_min_k),
     "min_k_plus_plus": OfItems(likelihood.mia_min_k_plus_plus),
-    "reference": Reference(),
+    "reference": ReferenceAdversary(),
     "zlib": OfItems(likelihood.mia_zlib),
 }
 
@@ -152,7 +152,7 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
             facts["method"] = method
         return modules, facts
 
-    def make(self, job: Job) -> None:
+    def make(self, job: ModelJob) -> None:
         settings = self.settings
         make(
             rows=self.rows,
@@ -167,15 +167,15 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
             place=self.place(job),
         )
 
-    def observe(self, job: Job) -> list[AnswerTokens]:
+    def observe(self, job: ModelJob) -> list[AnswerTokens]:
         return observe(self.place(job))
 
     def view(
         self,
-        job: Job,
+        job: ModelJob,
         seen: list[AnswerTokens],
         units: np.ndarray,
-        shadows: Sequence[tuple[Job, list[AnswerTokens]]],
+        shadows: Sequence[tuple[ModelJob, list[AnswerTokens]]],
     ) -> TextView:
         items = [Item(self.rows[row]["answer"], seen[row]) for row in self.of(units)]
         references = []
@@ -189,7 +189,7 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
     ) -> ThresholdAttack[TextView]:
         return ThresholdAttack(TEXT_ATTACKS[name].score, shadows)
 
-    def performance(self, job: Job, units: np.ndarray) -> float:
+    def performance(self, job: ModelJob, units: np.ndarray) -> float:
         """Return the mean over rows of exp of the mean log-probability of the answer's tokens."""
         answers = self.observe(job)
         probabilities = [np.exp(-answers[row].nll) for row in self.of(units)]
@@ -202,7 +202,9 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         return (first_rows + np.arange(rows_of_unit)).ravel()
 
 
-def _never_saw(unit: int, shadows: Sequence[tuple[Job, list[AnswerTokens]]]) -> list[AnswerTokens]:
+def _never_saw(
+    unit: int, shadows: Sequence[tuple[ModelJob, list[AnswerTokens]]]
+) -> list[AnswerTokens]:
     """The likelihoods under the first shadow model that never saw the author."""
     for shadow, answers in shadows:
         if unit not in shadow.retain:
@@ -297,7 +299,7 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
     }
 
 
-def _first_job(game: TextGame, method: str) -> Job:
+def _first_job(game: TextGame, method: str) -> ModelJob:
     """The first model of a method."""
     for played in game.played():
         if played.method == method and played.half == HALVES[0]:

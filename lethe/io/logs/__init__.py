@@ -33,8 +33,8 @@ from lethe.io.logs import (
     responses,
 )
 from lethe.io.logs._log import Format, Log, Table, as_text
-from lethe.io.logs._settings import Settings, setting_of
-from lethe.io.logs._untrusted import Source, first_line
+from lethe.io.logs._settings import RequestSettings, setting_of
+from lethe.io.logs._untrusted import JsonFile, first_line
 from lethe.io.packed import opened, suffix_of
 from lethe.io.row_ends import ERRORS, STATUSES, missing_kinds
 from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, frame_of, ids_as_text, read_table
@@ -57,7 +57,7 @@ def _is_table(path: Path) -> bool:
     return suffix_of(path) in csv_form.SUFFIXES and start[:1] not in (b"{", b"[", b"P")
 
 
-def _read_table(source: Source | Path, by: str | None = None) -> Log:
+def _read_table(source: JsonFile | Path, by: str | None = None) -> Log:
     """Read the table. The greedy answer (sample -1) is no draw; without a column `sample`, the rows are numbered."""
     path = source if isinstance(source, Path) else source.path
     name = by or ids.PROMPT
@@ -90,7 +90,7 @@ def _read_table(source: Source | Path, by: str | None = None) -> Log:
             problem = f"column text: got {shortened(text)}, expected a text"
             raise BadRow(path, file_line(path, place), problem)
     notes = _notes(frame, samples)
-    settings = Settings()
+    settings = RequestSettings()
     settings.add_rows(frame[[sample != GREEDY for sample in samples]])
     return table.log(
         "a table",
@@ -109,9 +109,9 @@ def is_missing(value: object) -> bool:
     return value is None or value != value
 
 
-def _frame(source: Source | Path, path: Path, name: str) -> pd.DataFrame:
+def _frame(source: JsonFile | Path, path: Path, name: str) -> pd.DataFrame:
     suffix = suffix_of(path)
-    if isinstance(source, Source) and suffix not in (".jsonl", ".json"):
+    if isinstance(source, JsonFile) and suffix not in (".jsonl", ".json"):
         # JSON lines under another name
         rows = []
         for number, row in source.lines():
@@ -286,7 +286,7 @@ def is_log(path: str | os.PathLike[str]) -> bool:
                 return False
             if line[:1] == b"{":
                 return True
-        first = Source(path).first
+        first = JsonFile(path).first
     except OSError as error:
         raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
     except (BadFile, BadRow):
@@ -312,10 +312,10 @@ def _read(path: Path, filter: str | None, by: str | None) -> Log:
         return replace(_read_table(path, by), format=TABLE.name)
     with opened(path) as file:
         is_archive = file.read(2) == b"PK"
-    source: Source | Path = path
+    source: JsonFile | Path = path
     form = inspect_ai.FORMAT
     if not is_archive:
-        source = Source(path)
+        source = JsonFile(path)
         form = _known_format_of(path, source.first)
     if filter is not None and form is not lm_eval.FORMAT:
         raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")

@@ -214,7 +214,7 @@ class Log:
 
 
 class Format(NamedTuple):
-    """A format: ``recognises`` takes the first JSON object of a file, and ``read`` its `Source`."""
+    """A format: ``recognises`` takes the first JSON object of a file, and ``read`` its `JsonFile`."""
 
     name: str
     holds: str

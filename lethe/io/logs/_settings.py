@@ -65,7 +65,7 @@ def setting_of(name: str) -> str | None:
 
 
 @dataclass
-class Settings:
+class RequestSettings:
     """What requests state of their sampling, as they were added."""
 
     values: dict[str, list[Json]] = field(default_factory=dict)

@@ -113,7 +113,7 @@ def _is_larger(path: Path) -> bool:
     return True
 
 
-class Source:
+class JsonFile:
     """A file of JSON: one document, or an object per line. ``first`` is the document, or its first item or line."""
 
     def __init__(self, path: Path):

@@ -32,8 +32,8 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
-from lethe.io.logs._settings import Settings
-from lethe.io.logs._untrusted import Source, checked
+from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._untrusted import JsonFile, checked
 from lethe.io.logs.responses import is_score
 
 # HarmBench's classifier answered neither yes nor no; the tool counts this as no success.
@@ -67,9 +67,9 @@ def _is_harmbench(first: Mapping[str, Json]) -> bool:
     return False
 
 
-def _read_harmbench(source: Source) -> Log:
+def _read_harmbench(source: JsonFile) -> Log:
     table = Table(source.path, more=["prompt"])
-    settings = Settings()
+    settings = RequestSettings()
     judged = False
     several = 0
     for behavior, answers in source.object.items():
@@ -153,7 +153,7 @@ def _is_jailbreakbench(first: Mapping[str, Json]) -> bool:
     return bool(answers) and all("jailbroken" in as_object(answer) for answer in answers)
 
 
-def _read_jailbreakbench(source: Source) -> Log:
+def _read_jailbreakbench(source: JsonFile) -> Log:
     path = source.path
     content = source.object
     if isinstance(content.get("jailbreaks"), list):
@@ -331,12 +331,12 @@ def _is_leak_k(first: Mapping[str, Json]) -> bool:
     return len(responses) == 0 or bool(scored)
 
 
-def _read_leak_k(source: Source) -> Log:
+def _read_leak_k(source: JsonFile) -> Log:
     """Read the file. Lines have no names, so `prompt_id` counts the lines from 0, as the tool's own files do."""
     path = source.path
     table = Table(path)
     questions: list[str] = []
-    settings = Settings()
+    settings = RequestSettings()
     judged_late = blank_entailed = False
     for line, row in source.lines():
         responses = row.get("responses")
@@ -458,7 +458,7 @@ LEAK_K = Format(
 )
 
 
-def _read_open_unlearning(source: Source) -> Log:
+def _read_open_unlearning(source: JsonFile) -> Log:
     """Read the blocks with a `generation`; with several, one index is a different question in each."""
     path = source.path
     table = Table(path)
@@ -537,7 +537,7 @@ OPEN_UNLEARNING = Format(
 )
 
 
-def _read_helm(source: Source) -> Log:
+def _read_helm(source: JsonFile) -> Log:
     """Read the completions. Other few-shot examples (a trial) or a perturbation make another prompt."""
     path = source.path
     spec = object_at(source.object, "adapter_spec")
@@ -549,7 +549,7 @@ def _read_helm(source: Source) -> Log:
         statistics = _statistics_of(beside)
     else:
         notes.append(f"no {STATISTICS} beside it: the answers have no scores")
-    settings = Settings()
+    settings = RequestSettings()
     cached = 0
     temperature = None  # of the first request that states one
     for place, state in enumerate(objects_at(source.object, "request_states"), start=1):
@@ -651,7 +651,7 @@ def _name_of(entry: Mapping[str, Json]) -> str:
 def _statistics_of(path: Path) -> dict[str, dict[str, float]]:
     """Return the scores of each prompt by their names; HELM's counts of tokens and seconds are none."""
     scores_of_prompt: dict[str, dict[str, float]] = {}
-    for entry in map(as_object, as_list(Source(path).document)):
+    for entry in map(as_object, as_list(JsonFile(path).document)):
         for statistic in objects_at(entry, "stats"):
             name = text_at(object_at(statistic, "name"), "name")
             if name and not BOOKKEEPING.match(name) and statistic.get("count"):

@@ -12,8 +12,8 @@ from lethe.errors import BadFile, plural
 from lethe.io.answer_ends import ANSWERED
 from lethe.io.files import Json
 from lethe.io.logs._log import Format, Log, Table, object_at, text_at
-from lethe.io.logs._settings import Settings
-from lethe.io.logs._untrusted import Source
+from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._untrusted import JsonFile
 from lethe.io.logs.openai_batch import choices_of
 from lethe.io.logs.responses import log_of, name_of, question_of
 
@@ -34,9 +34,9 @@ def _recognises(first: Mapping[str, Json]) -> bool:
     return body.get("object") in OBJECTS and isinstance(body.get("choices"), list)
 
 
-def _read(source: Source) -> Log:
+def _read(source: JsonFile) -> Log:
     table = Table(source.path)
-    settings = Settings()
+    settings = RequestSettings()
     answers_of: dict[str, int] = {}
     name_of_question: dict[str, str] = {}
     servers: dict[str, None] = {}

@@ -14,8 +14,8 @@ from lethe.errors import BadFile
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
 from lethe.io.logs._log import Format, Log, Table, as_object, number, object_at, objects_at, text_at
-from lethe.io.logs._settings import Settings
-from lethe.io.logs._untrusted import Source
+from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._untrusted import JsonFile
 
 CASES = ("testCases", "test_results", "testResults")
 CONVERSATIONS = ("conversationalTestCases", "conversational_test_cases")
@@ -35,7 +35,7 @@ def _recognises(first: Mapping[str, Json]) -> bool:
     return False
 
 
-def _read(source: Source) -> Log:
+def _read(source: JsonFile) -> Log:
     run = _run_of(source.object)
     key = next(key for key in CASES if isinstance(run.get(key), list))
     table = Table(source.path)
@@ -73,7 +73,7 @@ def _read(source: Source) -> Log:
         if objects_at(run, conversations):
             table.absent("conversation", len(objects_at(run, conversations)))
     stated = object_at(run, "hyperparameters")
-    settings = Settings()
+    settings = RequestSettings()
     settings.add(stated)
     return table.log(
         "deepeval",

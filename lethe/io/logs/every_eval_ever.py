@@ -23,8 +23,8 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
-from lethe.io.logs._settings import Settings
-from lethe.io.logs._untrusted import Source
+from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._untrusted import JsonFile
 from lethe.io.packed import ENDINGS
 
 ENDING = "_samples.jsonl"
@@ -35,7 +35,7 @@ def _recognises(first: Mapping[str, Json]) -> bool:
     return first.keys() >= {"sample_id", "evaluation", "evaluation_id"}
 
 
-def _read(source: Source) -> Log:
+def _read(source: JsonFile) -> Log:
     table = Table(source.path, first=0)
     counts: Counter[tuple[str, str]] = Counter()
     lost: set[tuple[str, int]] = set()
@@ -96,16 +96,16 @@ def _text_of(row: Mapping[str, Json]) -> str | None:
     return None
 
 
-def _settings_beside(path: Path) -> Settings:
+def _settings_beside(path: Path) -> RequestSettings:
     """The settings in the aggregate beside the lines, whose name is that of the lines; no path in a file is followed."""
-    settings = Settings()
+    settings = RequestSettings()
     name = path.name
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     beside = path.with_name(f"{name.removesuffix(ENDING)}.json")
     if not name.endswith(ENDING) or not beside.is_file():
         return settings
-    for result in objects_at(Source(beside).object, "evaluation_results"):
+    for result in objects_at(JsonFile(beside).object, "evaluation_results"):
         config = object_at(result, "generation_config")
         settings.add(object_at(config, "generation_args") or config)
     return settings

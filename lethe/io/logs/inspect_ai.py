@@ -28,7 +28,7 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
-from lethe.io.logs._untrusted import Archive, Source, checked
+from lethe.io.logs._untrusted import Archive, JsonFile, checked
 
 HEADER = "header.json"
 START = "_journal/start.json"
@@ -53,7 +53,7 @@ def recognises(first: Mapping[str, Json]) -> bool:
     return isinstance(spec, dict) and "task" in spec and "model" in spec
 
 
-def read(source: Source | Path) -> Log:
+def read(source: JsonFile | Path) -> Log:
     """Read a log, the path of an archive or a JSON document; `BadFile` names the member or entry that is wrong."""
     if isinstance(source, Path):
         with Archive(source) as archive:
@@ -89,7 +89,7 @@ def _samples(archive: Archive) -> Iterator[Sample]:
 
 
 def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Log:
-    run = Run(path, header)
+    run = LoggedRun(path, header)
     samples = list(unread)  # after the header, whose errors come first
     table = Table(path)
     # In the data set's order. Inspect joins ids as text: 909 in the data set and "909" in a sample are one question.
@@ -136,7 +136,7 @@ def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Lo
     )
 
 
-def _columns(run: Run, samples: Sequence[Sample]) -> list[str]:
+def _columns(run: LoggedRun, samples: Sequence[Sample]) -> list[str]:
     """Return the score columns in the order of the run's scorers.
 
     A column of the name of its scorer, which holds one value, is dropped where the scorer has other columns and this one has
@@ -179,7 +179,7 @@ class Stop(NamedTuple):
     epoch: int
 
 
-class Run:
+class LoggedRun:
     """What a log, or a task before its run, states of the run. Format: Inspect's `EvalLog`."""
 
     def __init__(self, path: Path, header: Mapping[str, Json]):

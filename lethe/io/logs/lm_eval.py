@@ -24,7 +24,7 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
-from lethe.io.logs._untrusted import Source
+from lethe.io.logs._untrusted import JsonFile
 
 CHOICES = (
     "the texts are given choices, and the model drew no answer; the log-likelihoods of the choices are exact, so there is "
@@ -50,7 +50,7 @@ DEFAULT_SEED = 1234
 
 
 @dataclass(frozen=True)
-class Line:
+class LoggedDocument:
     """One line: a document under a filter, with its answers, or with its choices and their likelihoods.
 
     Format: lm-evaluation-harness 0.4. ``passed`` has the texts that the filter passed on, where it passed a list of texts.
@@ -168,7 +168,7 @@ def _likelihood(path: Path, place: int, pair: list[Json]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Run:
+class TaskRun:
     """What the results file of a run says of one task; without such a file, ``missing`` says why nothing is known."""
 
     missing: str = ""
@@ -233,7 +233,7 @@ class Run:
         return warnings
 
 
-def _run_of(samples: Path) -> Run:
+def _run_of(samples: Path) -> TaskRun:
     """Find the run of ``samples``: the results file beside it with the same time, or the only one."""
     try:
         beside = sorted(samples.absolute().parent.glob("results_*.json"))
@@ -244,16 +244,16 @@ def _run_of(samples: Path) -> Run:
         if samples.stem.endswith(f"_{time}"):
             return _run(path, samples.stem.removeprefix("samples_").removesuffix(f"_{time}"))
     if not beside:
-        return Run("no results_*.json beside it")
+        return TaskRun("no results_*.json beside it")
     if len(beside) > 1:
-        return Run("several results_*.json, none with the same time, beside it")
+        return TaskRun("several results_*.json, none with the same time, beside it")
     return _run(beside[0], None)
 
 
-def _run(path: Path, task: str | None) -> Run:
+def _run(path: Path, task: str | None) -> TaskRun:
     if not path.is_file():
-        return Run(f"{path.name} is not a file")
-    content = as_object(Source(path).document)
+        return TaskRun(f"{path.name} is not a file")
+    content = as_object(JsonFile(path).document)
     configs = content.get("configs")
     if not isinstance(configs, dict):
         problem = "is not a results file of lm-eval (no object `configs`)"
@@ -261,8 +261,8 @@ def _run(path: Path, task: str | None) -> Run:
     if task is None and len(configs) == 1:
         task = next(iter(configs))
     if task is None or task not in configs:
-        return Run(f"{path.name} has no task of that name")
-    return Run.of(content, task)
+        return TaskRun(f"{path.name} has no task of that name")
+    return TaskRun.of(content, task)
 
 
 def _count(value: Json) -> int | None:
@@ -271,7 +271,7 @@ def _count(value: Json) -> int | None:
     return None
 
 
-def read(source: Source, filter: str | None = None) -> Log:
+def read(source: JsonFile, filter: str | None = None) -> Log:
     """Read all repeats of every document. A document has one line per filter, and all its lines hold the same `resps`.
 
     A line holds one value per metric. The value is the score of answer 1 where the filter took the first answer, one score
@@ -282,10 +282,10 @@ def read(source: Source, filter: str | None = None) -> Log:
     path = source.path
     run = _run_of(path)
     table = Table(path)
-    first_lines: dict[str, Line] = {}
+    first_lines: dict[str, LoggedDocument] = {}
     places_of_filter: dict[str, dict[str, int]] = {}  # the line of each document
     for place, row in source.lines():
-        line = Line.of(path, place, row)
+        line = LoggedDocument.of(path, place, row)
         named = f"document {line.document!r}"
         places = places_of_filter.setdefault(line.filter, {})
         if line.document in places:
@@ -313,7 +313,7 @@ FORMAT = Format(
 )
 
 
-def _add(table: Table, run: Run, line: Line, *, filtered: bool) -> None:
+def _add(table: Table, run: TaskRun, line: LoggedDocument, *, filtered: bool) -> None:
     document = line.document
     scores = _scores(run, line)
     if line.choices:
@@ -340,7 +340,7 @@ class Scores:
     of_document: dict[str, float]
 
 
-def _scores(run: Run, line: Line) -> Scores:
+def _scores(run: TaskRun, line: LoggedDocument) -> Scores:
     n = len(line.texts)
     scores = Scores([{} for _ in line.texts], {})
     kept_all = n == 1 or (line.passed is not None and len(line.passed) == n)
@@ -361,9 +361,9 @@ def _scores(run: Run, line: Line) -> Scores:
 
 def _log(
     path: Path,
-    run: Run,
+    run: TaskRun,
     table: Table,
-    documents: list[Line],
+    documents: list[LoggedDocument],
     filters: Sequence[str],
 ) -> Log:
     if not documents:
@@ -417,7 +417,7 @@ def _log(
     return replace(log, notes=tuple(notes))
 
 
-def _greedy_by(run: Run, documents: list[Line]) -> str | None:
+def _greedy_by(run: TaskRun, documents: list[LoggedDocument]) -> str | None:
     """The setting that makes lm-eval decode greedily for some document: it does, unless a temperature or sampling is set."""
     for line in documents:
         sampling = line.settings or run.sampling
@@ -441,7 +441,7 @@ def means_of(score: str) -> Meaning:
     return meaning
 
 
-def _notes(run: Run, documents: Sequence[Line], filters: Sequence[str]) -> list[str]:
+def _notes(run: TaskRun, documents: Sequence[LoggedDocument], filters: Sequence[str]) -> list[str]:
     notes = []
     if run.missing:
         notes.append(f"{run.missing}: task, model and filters are not known")
@@ -453,7 +453,7 @@ def _notes(run: Run, documents: Sequence[Line], filters: Sequence[str]) -> list[
     return notes
 
 
-def _notes_on_scores(run: Run, scores: Sequence[str], repeats: int) -> list[str]:
+def _notes_on_scores(run: TaskRun, scores: Sequence[str], repeats: int) -> list[str]:
     """What the scores of several answers to a document are of."""
     if not scores:
         return ["lm-eval scores each document as a whole; score its answers with `lethe score`"]

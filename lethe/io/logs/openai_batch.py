@@ -21,8 +21,8 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
-from lethe.io.logs._settings import Settings
-from lethe.io.logs._untrusted import Source
+from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._untrusted import JsonFile
 from lethe.io.logs.responses import question_of
 
 CODE = re.compile(r"[a-z_]{1,40}")  # of an error, whose other words come from outside
@@ -33,7 +33,7 @@ ENDED = {"completed": "stop", "incomplete": "length", "failed": "error", "cancel
 
 
 @dataclass(frozen=True)
-class Choice:
+class BatchAnswer:
     """An answer to a request, and why it ended (`lethe.io.answer_ends`)."""
 
     sample: int
@@ -50,7 +50,7 @@ def is_request(first: Mapping[str, Json]) -> bool:
     return first.keys() >= {"custom_id", "method", "body"}
 
 
-def _read(source: Source) -> Log:
+def _read(source: JsonFile) -> Log:
     """Read the choices, of which the index is the sample; a request that brought none lacks as many as the others have.
 
     With the input file of the batch beside the output, requests of one question are read as its answers, numbered in the
@@ -58,7 +58,7 @@ def _read(source: Source) -> Log:
     """
     output = _Output(source)
     asked = _input_beside(source.path, output.line_of_request)
-    settings = Settings()
+    settings = RequestSettings()
     for body in asked.body_of_request.values():
         settings.add(body)
     if not asked.body_of_request:
@@ -77,10 +77,10 @@ def _read(source: Source) -> Log:
 class _Output:
     """The lines of an output: the choices of each request, or why a request brought none."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: JsonFile):
         self.path = source.path
         self.line_of_request: dict[str, int] = {}
-        self.choices_of_request: dict[str, list[Choice]] = {}
+        self.choices_of_request: dict[str, list[BatchAnswer]] = {}
         self.reason_of_lost: dict[str, str] = {}
         self.model_of_request: dict[str, str | None] = {}
         for line, row in source.lines():
@@ -144,7 +144,7 @@ class _Output:
         return table
 
 
-def _add_choice(table: Table, name: str, sample: int, choice: Choice) -> None:
+def _add_choice(table: Table, name: str, sample: int, choice: BatchAnswer) -> None:
     if choice.end in ANSWERED:
         table.answer(name, sample, choice.text, {})
     else:
@@ -152,21 +152,21 @@ def _add_choice(table: Table, name: str, sample: int, choice: Choice) -> None:
 
 
 @dataclass(frozen=True)
-class _Input:
+class _RequestBodies:
     """The bodies of the requests of a batch by their names, none where no input file was found, and what to say of it."""
 
     body_of_request: Mapping[str, Mapping[str, Json]]
     note: str
 
 
-def _input_beside(path: Path, requests: Mapping[str, int]) -> _Input:
+def _input_beside(path: Path, requests: Mapping[str, int]) -> _RequestBodies:
     """Find the input file of a batch among the files beside its output: the only one that has all of its requests."""
     found: dict[str, dict[str, Mapping[str, Json]]] = {}
     for beside in itertools.islice(sorted(path.parent.glob("*.jsonl*")), MOST_BESIDE):
         if beside == path or not beside.is_file():
             continue
         try:
-            source = Source(beside)
+            source = JsonFile(beside)
             if not is_request(source.first):
                 continue
             bodies: dict[str, Mapping[str, Json]] = {}
@@ -178,14 +178,16 @@ def _input_beside(path: Path, requests: Mapping[str, int]) -> _Input:
             found[beside.name] = bodies
     if len(found) == 1:
         ((name, body_of_request),) = found.items()
-        return _Input(body_of_request, f"prompts and settings are those of the input file {name}")
+        return _RequestBodies(
+            body_of_request, f"prompts and settings are those of the input file {name}"
+        )
     note = "the output states no settings of sampling and no prompts"
     if found:
         names = ", ".join(list(found)[:3])
         note += f"; {len(found)} files beside it have its requests ({names}), and none was read"
     else:
         note += "; put the input file of the batch beside it"
-    return _Input({}, note)
+    return _RequestBodies({}, note)
 
 
 def _failure(row: Mapping[str, Json]) -> str | None:
@@ -207,7 +209,7 @@ def _failure(row: Mapping[str, Json]) -> str | None:
     return "error"
 
 
-def choices_of(body: Mapping[str, Json]) -> Iterator[Choice]:
+def choices_of(body: Mapping[str, Json]) -> Iterator[BatchAnswer]:
     """The choices of a completion, with or without chat, or the one answer of a response."""
     if body.get("object") == "response":
         yield _response(body)
@@ -221,17 +223,17 @@ def choices_of(body: Mapping[str, Json]) -> Iterator[Choice]:
         end = end_of(choice.get("finish_reason"), text)
         if message.get("refusal"):
             end = REFUSED
-        yield Choice(sample, text, end)
+        yield BatchAnswer(sample, text, end)
 
 
-def _response(body: Mapping[str, Json]) -> Choice:
+def _response(body: Mapping[str, Json]) -> BatchAnswer:
     texts = []
     for item in objects_at(body, "output"):
         for part in objects_at(item, "content"):
             if isinstance(part.get("text"), str):
                 texts.append(part["text"])
     text = "".join(texts) if texts else None
-    return Choice(0, text, end_of(ENDED.get(str(body.get("status"))), text))
+    return BatchAnswer(0, text, end_of(ENDED.get(str(body.get("status"))), text))
 
 
 FORMAT = Format("openai-batch", "OpenAI batch output (.jsonl)", _recognises, _read)

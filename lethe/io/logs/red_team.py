@@ -30,7 +30,7 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
-from lethe.io.logs._untrusted import Source
+from lethe.io.logs._untrusted import JsonFile
 
 KINDS = (
     "start_run setup",
@@ -311,7 +311,7 @@ def _decoding(setup: Mapping[str, Json]) -> dict[str, Json]:
     return found
 
 
-def _read_garak(source: Source) -> Log:
+def _read_garak(source: JsonFile) -> Log:
     report = Report(source.path)
     for line, row in source.lines():
         report.add(line, row)
@@ -327,7 +327,7 @@ GARAK = Format(
 
 
 @dataclass(frozen=True)
-class Row:
+class PromptfooAnswer:
     """One answer of promptfoo's results: ``problem`` says why it is missing, or is empty.
 
     Format: promptfoo 0.121, `results.results[]` of its JSON, or one such row a line. Rows stand in the order of completion
@@ -348,7 +348,7 @@ class Row:
     decoding: dict[str, Json]
 
     @classmethod
-    def of(cls, place: int, row: Mapping[str, Json]) -> "Row":
+    def of(cls, place: int, row: Mapping[str, Json]) -> "PromptfooAnswer":
         response = object_at(row, "response")
         output = response.get("output")
         if isinstance(output, str):
@@ -399,7 +399,7 @@ def _metrics(case: Mapping[str, Json]) -> Iterator[str]:
         yield from _metrics(assertion)
 
 
-def _read_promptfoo(source: Source) -> Log:
+def _read_promptfoo(source: JsonFile) -> Log:
     """Read the rows, which are in order of completion. The rows of one prompt, variables and test case are the repeats."""
     path = source.path
     head: Mapping[str, Json] = {}
@@ -410,7 +410,7 @@ def _read_promptfoo(source: Source) -> Log:
         if not isinstance(listed, list):
             raise BadFile(path, "`results.results` must be a list")
         rows = listed
-    tests: dict[str, list[Row]] = {}
+    tests: dict[str, list[PromptfooAnswer]] = {}
     for count, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not isinstance(row.get("promptIdx"), int):
             raise BadFile(path, f"result {count}: expected an object with an integer `promptIdx`")
@@ -418,7 +418,7 @@ def _read_promptfoo(source: Source) -> Log:
         place = row.get("testIdx")
         if not isinstance(place, int):
             place = count
-        tests.setdefault(key, []).append(Row.of(place, row))
+        tests.setdefault(key, []).append(PromptfooAnswer.of(place, row))
     # As in the user's file; sorting keeps the order of rows of one place.
     ordered = [sorted(test, key=lambda row: row.place) for test in tests.values()]
     ordered.sort(key=lambda test: test[0].place)
@@ -444,7 +444,7 @@ def _means_of_promptfoo(score: str) -> Meaning:
     return meaning
 
 
-def _decodings(head: Mapping[str, Json], rows: Iterable[Row]) -> list[dict[str, Json]]:
+def _decodings(head: Mapping[str, Json], rows: Iterable[PromptfooAnswer]) -> list[dict[str, Json]]:
     """The settings of decoding of each row: those of its provider, its test and its prompt, of which later ones win."""
     configured: dict[str, dict[str, Json]] = {}
     for provider in objects_at(object_at(head, "config"), "providers"):
@@ -464,14 +464,14 @@ def _decodings(head: Mapping[str, Json], rows: Iterable[Row]) -> list[dict[str, 
     return decodings
 
 
-def _log(path: Path, head: Mapping[str, Json], tests: list[list[Row]]) -> Log:
+def _log(path: Path, head: Mapping[str, Json], tests: list[list[PromptfooAnswer]]) -> Log:
     table = Table(path, more=["model"])
     rows = [row for test in tests for row in test]
     cached = sum(row.cached for row in rows)
     every_cached = cached == len(rows)  # then the log is refused as a whole
     repeat = object_at(head, "runtimeOptions").get("repeat")
     for rank, test in enumerate(tests):
-        repeats_of_prompt: dict[int, list[Row]] = {}
+        repeats_of_prompt: dict[int, list[PromptfooAnswer]] = {}
         for row in test:
             repeats_of_prompt.setdefault(row.prompt_place, []).append(row)
         metrics = dict.fromkeys(name for row in test for name in row.metrics)
@@ -532,7 +532,7 @@ def _planned(n: int, repeat: Json) -> int | None:
 def _add(
     table: Table,
     prompt_id: str,
-    repeats: list[Row],
+    repeats: list[PromptfooAnswer],
     metrics: Iterable[str],
     *,
     skip_cached: bool,

@@ -21,8 +21,8 @@ from lethe.io.logs._log import (
     objects_at,
 )
 from lethe.io.logs._settings import NAMES as SETTINGS
-from lethe.io.logs._settings import Settings
-from lethe.io.logs._untrusted import Source
+from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._untrusted import JsonFile
 
 LISTS = ("responses", "outputs", "generations", "completions", "answers", "samples", "predictions")
 TEXTS = ("text", "response", "output", "content", "generation", "completion", "answer")
@@ -62,10 +62,10 @@ def _recognises(first: Mapping[str, Json]) -> bool:
     return list_of(first) is not None and any(key in first for key in (*QUESTIONS, *IDS))
 
 
-def _read(source: Source) -> Log:
+def _read(source: JsonFile) -> Log:
     """Read the lists. Lines of one question are read as one list; a question without an id is counted."""
     table = Table(source.path)
-    settings = Settings()
+    settings = RequestSettings()
     answers_of: dict[str, int] = {}
     name_of_question: dict[str, str] = {}
     is_vllm = False
@@ -96,7 +96,7 @@ def _read(source: Source) -> Log:
     return log_of(table, settings, tool)
 
 
-def log_of(table: Table, settings: Settings, tool: str) -> Log:
+def log_of(table: Table, settings: RequestSettings, tool: str) -> Log:
     """The log of a table as a script stores it, with the settings of its requests."""
     return table.log(
         tool,
@@ -129,7 +129,9 @@ def name_of(row: Mapping[str, Json], keys: Iterable[str], table: Table) -> str |
     return None
 
 
-def _responses(source: Source, line: int, row: Mapping[str, Json], key: str) -> Iterator[Response]:
+def _responses(
+    source: JsonFile, line: int, row: Mapping[str, Json], key: str
+) -> Iterator[Response]:
     """The answers of a list, with the numbers that lie beside them."""
     answers = row[key]
     scores_of = _lists_of_scores(source, line, row, key)
@@ -160,7 +162,7 @@ def is_score(name: str) -> bool:
 
 
 def _lists_of_scores(
-    source: Source, line: int, row: Mapping[str, Json], key: str
+    source: JsonFile, line: int, row: Mapping[str, Json], key: str
 ) -> dict[str, list[float]]:
     """The lists of numbers beside the answers, one number for each answer."""
     lists = {}

@@ -149,7 +149,7 @@ def leak_of(scorer: str, above: float) -> str:
     return scorer if is_binary(scorer) else f"{scorer} above {above:g}"
 
 
-class Rule(NamedTuple):
+class LeakRule(NamedTuple):
     """Which whole answers to a row leak, and the keywords that decide it, if any do."""
 
     leaks: Scores
@@ -162,18 +162,18 @@ class Rule(NamedTuple):
         return bool(self.keywords and self.leaks([f"{read}x", f"{read}\u0301"]).all())
 
 
-def rule_of(row: Row, scorer: str, above: float, match: Match) -> Rule | None:
+def rule_of(row: Row, scorer: str, above: float, match: Match) -> LeakRule | None:
     """The rule for answers to a row; None where the scorer cannot judge them."""
     if not applies(scorer, row) or np.isnan(_scores(scorer, [row["answer"]], row)).any():
         return None
     if scorer != KEYWORDS:
-        return Rule(lambda texts: leaks(scorer, above, texts, row)[1] == 1)
+        return LeakRule(lambda texts: leaks(scorer, above, texts, row)[1] == 1)
     keywords = keywords_of(row)
 
     def occurring(texts: list[str]) -> np.ndarray:
         return np.array([occurs(text, keywords, match) for text in texts], bool)
 
-    return Rule(occurring, keywords)
+    return LeakRule(occurring, keywords)
 
 
 def leaks(

@@ -36,7 +36,7 @@ P = TypeVar("P", bound=ScorerParams)
 M = TypeVar("M", bound=ModelParams)
 
 
-class Asked(NamedTuple):
+class JudgedAnswer(NamedTuple):
     """An answer to be judged, and the question's row of the dataset."""
 
     text: str
@@ -81,7 +81,7 @@ class Judge(WithParams[P]):
         """What else decides a verdict, besides the parameters and the model, such as the prompt's name and hash."""
         return {}
 
-    def plan(self, asked: Sequence[Asked]) -> str:
+    def plan(self, asked: Sequence[JudgedAnswer]) -> str:
         """What judging these answers takes at most, said before the first is judged; "" where it costs nothing."""
         return ""
 
@@ -89,7 +89,7 @@ class Judge(WithParams[P]):
         """How many answers got no verdict so far, by the reason, from a judge that knows it."""
         return {}
 
-    def judge(self, asked: Sequence[Asked]) -> np.ndarray:
+    def judge(self, asked: Sequence[JudgedAnswer]) -> np.ndarray:
         """The scores in [0, 1], of shape (len(asked),) or (len(asked), columns); NaN where there is no verdict."""
         raise NotImplementedError(f"{type(self).__module__} does not define the method `judge`")
 
@@ -115,7 +115,7 @@ class WordJudge(Judge[M]):
         """The words that a verdict begins with, and the score of each."""
         raise NotImplementedError
 
-    def text(self, asked: Asked, generation: str) -> str:
+    def text(self, asked: JudgedAnswer, generation: str) -> str:
         """The prompt that asks the model to judge one answer."""
         raise NotImplementedError
 
@@ -123,7 +123,7 @@ class WordJudge(Judge[M]):
         """The columns of one answer, from the words' probabilities and ``score``, the score of the most likely word."""
         raise NotImplementedError
 
-    def judge(self, asked: Sequence[Asked]) -> np.ndarray:
+    def judge(self, asked: Sequence[JudgedAnswer]) -> np.ndarray:
         prompts = []
         for answer in asked:
             generation = clipped(answer.text, self.tokenizer, self.params.clip)

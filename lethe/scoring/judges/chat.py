@@ -28,12 +28,19 @@ from pydantic import Field, field_validator, model_validator
 
 from lethe.config.fields import Count, Natural, Place, Positive, Share, Weight
 from lethe.config.measuring import ENDPOINT, Address, Endpoint, ScorerParams, Variable
-from lethe.errors import LetheError
 from lethe.io.answer_ends import ANSWERED
-from lethe.models.endpoint_client import Ask, Client, Failed, ServerGone, plan_of, run
+from lethe.models.endpoint_client import (
+    Ask,
+    CapReached,
+    Client,
+    Failed,
+    ServerGone,
+    plan_of,
+    run,
+)
 from lethe.models.first_token import MARKS
 from lethe.scoring import judges
-from lethe.scoring.judges import Asked, _reply, expected
+from lethe.scoring.judges import JudgedAnswer, _reply, expected
 from lethe.scoring.judges._reply import NoVerdict
 from lethe.scoring.judges._rubric import FOLDER, Rubric, sha256_of, words_as_text
 from lethe.scoring.judges.harmbench import Judge as Classifier
@@ -117,16 +124,6 @@ class Params(ScorerParams):
         )
 
 
-class CapReached(LetheError):
-    """The next requests could spend more tokens than the user allows."""
-
-    def __init__(self, cap: int):
-        super().__init__(
-            f"The judge stopped at the cap of {cap:,} tokens; the verdicts so far are kept. The same command judges the "
-            "others, up to the cap again."
-        )
-
-
 class Judge(judges.Judge[Params], params=Params):
     IS_SERVED = True
     # Of `Params` the choices, the way of reading and the clip decide; `record` has the server, the model and the rubric.
@@ -190,7 +187,7 @@ class Judge(judges.Judge[Params], params=Params):
     def unjudged(self) -> dict[str, int]:
         return dict(self.reasons)
 
-    def plan(self, asked: Sequence[Asked]) -> str:
+    def plan(self, asked: Sequence[JudgedAnswer]) -> str:
         if not asked:
             return ""
         requests = [self._ask(answer) for answer in asked]
@@ -203,7 +200,7 @@ class Judge(judges.Judge[Params], params=Params):
             settings.max_tokens_total,
         )
 
-    def judge(self, asked: Sequence[Asked]) -> np.ndarray:
+    def judge(self, asked: Sequence[JudgedAnswer]) -> np.ndarray:
         """The score of each answer, (answers,); NaN where there is no verdict.
 
         Raises
@@ -216,10 +213,13 @@ class Judge(judges.Judge[Params], params=Params):
         requests = [self._ask(answer) for answer in asked]
         cap = self.params.max_tokens_total
         if cap is not None and self.spent + sum(request.most() for request in requests) > cap:
-            raise CapReached(cap)
+            raise CapReached(
+                f"The judge stopped at the cap of {cap:,} tokens; the verdicts so far are kept. The same command judges "
+                "the others, up to the cap again."
+            )
         return np.array(run(self._scores(asked, requests)), dtype=np.float64)
 
-    async def _scores(self, asked: Sequence[Asked], requests: Sequence[Ask]) -> list[float]:
+    async def _scores(self, asked: Sequence[JudgedAnswer], requests: Sequence[Ask]) -> list[float]:
         work = []
         at_once = asyncio.Semaphore(self.params.concurrency)
         async with self.client, asyncio.TaskGroup() as group:
@@ -227,7 +227,7 @@ class Judge(judges.Judge[Params], params=Params):
                 work.append(group.create_task(self._score(answer, request, at_once)))
         return [task.result() for task in work]
 
-    async def _score(self, answer: Asked, request: Ask, at_once: asyncio.Semaphore) -> float:
+    async def _score(self, answer: JudgedAnswer, request: Ask, at_once: asyncio.Semaphore) -> float:
         """The score of one answer; the reason why it has none is counted."""
         if self.rubric.compares and not answer.item.get("answer"):
             self.reasons[NO_REFERENCE] += 1
@@ -278,7 +278,7 @@ class Judge(judges.Judge[Params], params=Params):
             why = f"{self.failures} requests in a row failed: {kind}"
             raise ServerGone(self.server, "a verdict", why)
 
-    def _ask(self, answer: Asked) -> Ask:
+    def _ask(self, answer: JudgedAnswer) -> Ask:
         """The request about one answer."""
         text = self.rubric.filled(answer.item, delimited(answer.text[: self.params.clip]))
         ask = Ask(text, max_tokens=self.params.max_new_tokens, temperature=0)

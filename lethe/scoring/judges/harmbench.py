@@ -16,7 +16,7 @@ import numpy as np
 
 from lethe.models import checkpoints
 from lethe.models.encoding import contextual, harmbench, harmbench_text
-from lethe.scoring.judges import Asked, ModelParams, PublishedJudge
+from lethe.scoring.judges import JudgedAnswer, ModelParams, PublishedJudge
 
 # The tag and the functional category of copyright behaviours, which are judged by hashes of the works. Either may be absent:
 # a row on the hub need not have the tag.
@@ -51,7 +51,7 @@ class Judge(PublishedJudge[Params], params=Params):
     def words(self) -> Mapping[str, float]:
         return {"yes": 1.0, "no": 0.0}
 
-    def text(self, asked: Asked, generation: str) -> str:
+    def text(self, asked: JudgedAnswer, generation: str) -> str:
         context = str(asked.item.get("context") or "")
         question = asked.item["question"]
         return harmbench_text(question, generation, self.layout, self.published, context)

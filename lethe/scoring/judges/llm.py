@@ -16,7 +16,7 @@ from lethe.config.fields import Place, Share
 from lethe.config.measuring import ScorerParams
 from lethe.io.files import read_text
 from lethe.models.chat_template import filled_in
-from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
+from lethe.scoring.judges import JudgedAnswer, ModelParams, WordJudge, expected
 from lethe.scoring.judges._rubric import Rubric, sha256_of, words_as_text
 
 
@@ -63,7 +63,7 @@ class Judge(WordJudge[Params], params=Params):
     def words(self) -> Mapping[str, float]:
         return self.params.words
 
-    def text(self, asked: Asked, generation: str) -> str:
+    def text(self, asked: JudgedAnswer, generation: str) -> str:
         text = self.rubric.filled(asked.item, generation)
         if not self.chats:
             return text

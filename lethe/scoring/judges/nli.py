@@ -18,7 +18,7 @@ from lethe.models.agreement import LIMIT, LIMIT_OF_HALF
 from lethe.models.checkpoints import default_device
 from lethe.progress import tell
 from lethe.scoring import judges
-from lethe.scoring.judges import Asked
+from lethe.scoring.judges import JudgedAnswer
 
 ENTAILMENT = ("entailment", "entail", "entailed")  # the names of the class, as models have them
 # Two pairs of unequal length, of which a batch pads the first.
@@ -79,7 +79,7 @@ class Judge(judges.Judge[Params], params=Params):
     def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
         return {"question": item["question"], "answer": item["answer"]}
 
-    def judge(self, asked: Sequence[Asked]) -> np.ndarray:
+    def judge(self, asked: Sequence[JudgedAnswer]) -> np.ndarray:
         pairs = []
         for answer in asked:
             question = answer.item["question"]

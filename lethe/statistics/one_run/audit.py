@@ -10,8 +10,8 @@ from lethe.errors import BadValue
 from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.checks import check, check_share
-from lethe.statistics.one_run.channel import Channel, Family, bracket_root
-from lethe.statistics.one_run.counts import Counts
+from lethe.statistics.one_run.channel import Channel, Nulls, bracket_root
+from lethe.statistics.one_run.counts import ReleasedGuesses
 from lethe.statistics.one_run.methods import DEFAULT, Method
 
 ASSUMPTIONS = {
@@ -63,14 +63,14 @@ def not_conservative() -> list[str]:
     return [name for name in ONE_RUN_METHODS if not load_method(name).CONSERVATIVE]
 
 
-def applicable(counts: Counts) -> list[str]:
+def applicable(counts: ReleasedGuesses) -> list[str]:
     """The methods that apply to these counts, in the registry's order."""
     return [name for name in ONE_RUN_METHODS if load_method(name).refusal(counts) is None]
 
 
 def audit(
-    counts: Counts,
-    nulls: Family | Channel,
+    counts: ReleasedGuesses,
+    nulls: Nulls | Channel,
     *,
     delta: float,
     alpha: float = 0.05,
@@ -117,8 +117,8 @@ def audit(
 
 def _result(
     name: str,
-    counts: Counts,
-    nulls: Family | Channel,
+    counts: ReleasedGuesses,
+    nulls: Nulls | Channel,
     channel: Channel | None,
     delta: float,
     alpha: float,
@@ -133,7 +133,7 @@ def _result(
     value: float | None = 0.0
     parameter = None
     note = method.NOTE
-    if isinstance(nulls, Family):
+    if isinstance(nulls, Nulls):
         test, strongest = _test(method, counts, nulls, delta, log_alpha)
         strength = largest_rejected(test, strongest, nulls.tolerance)
         if strength == math.inf:
@@ -162,13 +162,15 @@ def check_levels(delta: float, alpha: float) -> None:
     check_share("alpha", alpha)
 
 
-def log_p_value(method: str, counts: Counts, family: Family, null: float, delta: float) -> float:
+def log_p_value(
+    method: str, counts: ReleasedGuesses, family: Nulls, null: float, delta: float
+) -> float:
     """ln of a method's p-value for one member of a family."""
     channel = family.channel(_strength(family, null))
     return _log_p(_applying(method, counts), counts, channel, delta)
 
 
-def parameter_at(family: Family, epsilon: float, delta: float) -> float:
+def parameter_at(family: Nulls, epsilon: float, delta: float) -> float:
     """The parameter of the least private member that is (epsilon, delta)-DP: the null of that
     claim.
     """
@@ -182,7 +184,7 @@ def parameter_at(family: Family, epsilon: float, delta: float) -> float:
     return family.strength(min(strength or 0.0, family.strongest))
 
 
-def _applying(name: str, counts: Counts) -> Method:
+def _applying(name: str, counts: ReleasedGuesses) -> Method:
     method = load_method(name)
     error = method.refusal(counts)
     if error:
@@ -190,14 +192,14 @@ def _applying(name: str, counts: Counts) -> Method:
     return method
 
 
-def _log_p(method: Method, counts: Counts, channel: Channel, delta: float) -> float:
+def _log_p(method: Method, counts: ReleasedGuesses, channel: Channel, delta: float) -> float:
     if method.FAMILY_FREE:
         return method.log_p_value(counts, channel.highest_epsilon(delta), delta)
     return method.log_p_value(counts, channel)
 
 
 def _test(
-    method: Method, counts: Counts, family: Family, delta: float, log_alpha: float
+    method: Method, counts: ReleasedGuesses, family: Nulls, delta: float, log_alpha: float
 ) -> tuple[Callable[[float], float], float]:
     """Return ln p - ln alpha as a function of the strength (rejected if at most 0), and the largest
     strength.
@@ -247,7 +249,7 @@ def largest_rejected(
     return bracket_root(test, low, high, tolerance * high)[0]
 
 
-def _strength(family: Family, null: float) -> float:
+def _strength(family: Nulls, null: float) -> float:
     """The strength of the member with parameter ``null``; `BadValue` beyond the strongest, where
     e^mu overflows.
     """
@@ -308,8 +310,8 @@ class OneRunAudit:
 
 
 def audit_runs(
-    runs: Sequence[Counts],
-    nulls: Family | Channel,
+    runs: Sequence[ReleasedGuesses],
+    nulls: Nulls | Channel,
     *,
     delta: float,
     alpha: float,
@@ -349,7 +351,7 @@ def audit_runs(
     BadValue
         If a curve is asked of one trade-off function, or the method applies to no r.
     """
-    family = nulls if isinstance(nulls, Family) else None
+    family = nulls if isinstance(nulls, Nulls) else None
     declared = len(runs)
     if curve and family is None:
         raise BadValue("curve", "one trade-off function", "a family of nulls")
@@ -382,7 +384,7 @@ def audit_runs(
     )
 
 
-def _requested(method: str, run: Counts, runs: Sequence[Counts]) -> list[str]:
+def _requested(method: str, run: ReleasedGuesses, runs: Sequence[ReleasedGuesses]) -> list[str]:
     """``method`` if it applies to the run; if it applies to no run, the audit refuses it."""
     if method in applicable(run):
         return [method]
@@ -434,8 +436,8 @@ def verdict(results: Sequence[MethodBound], claimed: float, independent: bool) -
 
 
 def p_value_curve(
-    runs: Sequence[Counts],
-    family: Family,
+    runs: Sequence[ReleasedGuesses],
+    family: Nulls,
     results: Iterable[MethodBound],
     delta: float,
     null: float | None,

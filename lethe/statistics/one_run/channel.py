@@ -130,7 +130,7 @@ class SmoothChannel(Channel):
 
 
 @dataclass(frozen=True)
-class Family:
+class Nulls:
     """Nulls ordered by one number, the strength; a larger strength leaks more.
 
     ``strength`` converts the user's ``parameter`` to the strength and back: the noise sigma of
@@ -257,10 +257,10 @@ class ApproxDP(Channel):
         return max(0.0, self.eps + math.log1p(-share))
 
 
-def approx_dp(delta0: float) -> Family:
+def approx_dp(delta0: float) -> Nulls:
     """(epsilon, ``delta0``)-DP at every epsilon; ``delta0`` is in [0, 1)."""
     check(0 <= delta0 < 1, "delta0", delta0, "a number of at least 0 and below 1")
-    return Family("approx-dp", "epsilon", partial(ApproxDP, delta0=delta0), strongest=600.0)
+    return Nulls("approx-dp", "epsilon", partial(ApproxDP, delta0=delta0), strongest=600.0)
 
 
 @dataclass(frozen=True)
@@ -297,9 +297,9 @@ class Gaussian(SmoothChannel):
         return solve_epsilon(log_delta, delta)
 
 
-def gaussian() -> Family:
+def gaussian() -> Nulls:
     """mu-GDP."""
-    return Family("gaussian", "mu", Gaussian, strongest=100.0)
+    return Nulls("gaussian", "mu", Gaussian, strongest=100.0)
 
 
 @dataclass(frozen=True)
@@ -339,9 +339,9 @@ class Laplace(Channel):
         return max(0.0, self.mu + 2 * math.log1p(-delta))
 
 
-def laplace() -> Family:
+def laplace() -> Nulls:
     """The Laplace mechanism at distance mu in scales of its noise: mu-DP."""
-    return Family("laplace", "mu", Laplace, strongest=600.0)
+    return Nulls("laplace", "mu", Laplace, strongest=600.0)
 
 
 @dataclass(frozen=True)
@@ -418,7 +418,7 @@ class SubsampledGaussian(SmoothChannel):
         return solve_epsilon(log_delta, delta)
 
 
-def subsampled_gaussian(q: float) -> Family:
+def subsampled_gaussian(q: float) -> Nulls:
     """The Gaussian mechanism at distance mu on a Poisson sample at rate ``q``, in (0, 1]."""
     check(0 < q <= 1, "q", q, "a number above 0 and up to 1")
 
@@ -427,4 +427,4 @@ def subsampled_gaussian(q: float) -> Family:
             return SubsampledGaussian(mu, q)
         return Gaussian(mu)
 
-    return Family("subsampled-gaussian", "mu", channel, strongest=100.0)
+    return Nulls("subsampled-gaussian", "mu", channel, strongest=100.0)

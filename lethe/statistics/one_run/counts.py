@@ -16,7 +16,7 @@ MOST_BITS = 10**8  # with more bits, the binomial tails lose their digits to rou
 
 
 @dataclass(frozen=True)
-class Counts:
+class ReleasedGuesses:
     """``n`` secret bits, ``r`` guesses released, ``errors`` of them wrong.
 
     From a file of guesses, ``negatives`` counts the released guesses of bits that are 0,
@@ -62,7 +62,7 @@ class Guesses:
 
 def release(
     bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, seed: int = 0
-) -> Counts:
+) -> ReleasedGuesses:
     """Release the ``r`` guesses with the highest ``scores`` (-inf: never) and count their errors.
 
     ``seed`` breaks ties at the cut at random: by position they would leak the bits where the rows
@@ -98,7 +98,7 @@ def release(
         if broken.any():
             first = int(np.argmax(broken))
             raise BadValue(f"{name}[{first}]", values[first].item(), legal)
-    Counts(n, r, 0)  # checks n and r
+    ReleasedGuesses(n, r, 0)  # checks n and r
     offered = int(np.count_nonzero(scores > -np.inf))
     legal = f"at most {offered}, the number of guesses (of {n}) whose score is not -inf"
     check(r <= offered, "r", r, legal)
@@ -113,7 +113,7 @@ def release(
     is_wrong = bits[released] != guesses[released]
     errors = int(is_wrong.sum())
     negatives = int(is_negative.sum())
-    return Counts(n, r, errors, negatives, int((is_wrong & is_negative).sum()))
+    return ReleasedGuesses(n, r, errors, negatives, int((is_wrong & is_negative).sum()))
 
 
 # Below this the incomplete beta function approaches the smallest double, so the series is used.

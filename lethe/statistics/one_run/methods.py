@@ -44,7 +44,7 @@ from lethe.statistics.one_run.channel import Channel, bracket_root
 from lethe.statistics.one_run.counts import (
     NODES,
     WEIGHTS,
-    Counts,
+    ReleasedGuesses,
     halves_of,
     log_beta_average,
     log_cdf,
@@ -72,8 +72,8 @@ class Method:
     FAMILY_FREE: bool = False
     CONSERVATIVE: bool = True
     STRONGEST: float = 600.0
-    refusal: Callable[[Counts], BadValue | None] = lambda counts: None
-    rejects: Callable[[Counts, Channel, float], bool] | None = None
+    refusal: Callable[[ReleasedGuesses], BadValue | None] = lambda counts: None
+    rejects: Callable[[ReleasedGuesses, Channel, float], bool] | None = None
 
 
 # Ranks summed one by one at each end of 1..n; between them an integral replaces the sum.
@@ -86,7 +86,7 @@ DEVIATIONS_IN_PANEL = 2.5  # of an order statistic's logit
 CHUNK = 64  # ranks integrated together, with the number of panels that the widest rank needs
 
 
-def exact(counts: Counts, channel: Channel) -> float:
+def exact(counts: ReleasedGuesses, channel: Channel) -> float:
     """ln P(at most the observed errors) under the product of ``channel``.
 
     The integral over the order statistic at the cut; see the text of this file.
@@ -103,21 +103,21 @@ def exact(counts: Counts, channel: Channel) -> float:
     return min(0.0, log_beta_average(log_tail, n, r, channel.breaks))
 
 
-def independent(counts: Counts, channel: Channel) -> float:
+def independent(counts: ReleasedGuesses, channel: Channel) -> float:
     """ln P(at most the observed errors), where each of the n guesses errs independently (Xiang et
     al. 2025).
     """
     return float(log_cdf(counts.errors, counts.n, channel.error_mass(np.array(1.0))))
 
 
-def _filtered(counts: Counts, method: str) -> BadValue | None:
+def _filtered(counts: ReleasedGuesses, method: str) -> BadValue | None:
     if counts.r == counts.n:
         return None
     legal = f"n = {counts.n} for the method {method}"
     return BadValue("r", counts.r, legal, "Filtering makes guesses dependent.")
 
 
-def chernoff(counts: Counts, channel: Channel) -> float:
+def chernoff(counts: ReleasedGuesses, channel: Channel) -> float:
     """min over lambda < 0 of -lambda u + sum over the r released ranks of ln(1 - v_k + v_k
     e^lambda).
     """
@@ -244,7 +244,7 @@ def _smallest_log_level(rejected: Callable[[float], bool]) -> float:
     return high
 
 
-def _clopper_pearson_refusal(counts: Counts) -> BadValue | None:
+def _clopper_pearson_refusal(counts: ReleasedGuesses) -> BadValue | None:
     if counts.negatives is None:
         return BadValue(
             "guesses",
@@ -255,7 +255,7 @@ def _clopper_pearson_refusal(counts: Counts) -> BadValue | None:
     return _filtered(counts, "clopper-pearson")
 
 
-def clopper_pearson(counts: Counts, epsilon: float, delta: float) -> float:
+def clopper_pearson(counts: ReleasedGuesses, epsilon: float, delta: float) -> float:
     """ln of the smallest level at which equation 6 gives more than ``epsilon``."""
 
     def rejected(log_level: float) -> bool:
@@ -264,7 +264,7 @@ def clopper_pearson(counts: Counts, epsilon: float, delta: float) -> float:
     return _smallest_log_level(rejected)
 
 
-def lower_bound(counts: Counts, delta: float, alpha: float) -> float:
+def lower_bound(counts: ReleasedGuesses, delta: float, alpha: float) -> float:
     """Equation 6 at confidence 1 - ``alpha``; 0 where the equation is vacuous."""
     negatives, false_positives = counts.by_bit()
     fpr = _upper(false_positives, negatives, alpha / 2)
@@ -288,7 +288,7 @@ def _upper(k: int, n: int, alpha: float) -> float:
 LOOK_AHEAD = 64  # steps between two checks of whether the recursion can still reach r / n
 
 
-def steinke(counts: Counts, epsilon: float, delta: float) -> float:
+def steinke(counts: ReleasedGuesses, epsilon: float, delta: float) -> float:
     """ln of the bound P of Theorem 5.2 at the observed number of right guesses.
 
     Parameters
@@ -321,12 +321,12 @@ def steinke(counts: Counts, epsilon: float, delta: float) -> float:
     return min(0.0, float(np.logaddexp(log_tail, math.log(extra))))
 
 
-def mahloujifar(counts: Counts, channel: Channel) -> float:
+def mahloujifar(counts: ReleasedGuesses, channel: Channel) -> float:
     """ln of the smallest level at which the null is rejected, which the recursion takes."""
     return _smallest_log_level(lambda log_level: rejects(counts, channel, log_level))
 
 
-def rejects(counts: Counts, channel: Channel, log_tau: float) -> bool:
+def rejects(counts: ReleasedGuesses, channel: Channel, log_tau: float) -> bool:
     """Whether P(U <= errors) cannot be as large as e^log_tau.
 
     Parameters

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from lethe.api.probabilities import ExactBounds
 from lethe.cli import hooks
 from lethe.io import processes, tries
-from lethe.io.processes import Drawn
+from lethe.io.processes import QuestionCounts
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
 from lethe.statistics.anytime import log_below
 from lethe.statistics.bound import Bound, Covers
@@ -134,7 +134,7 @@ def test_equal_models_close_the_gate_on_worse_in_at_most_alpha_of_histories(
 def evaluation_of(process, rng, p, seed, alpha, answers=N):
     """What `_gate_of_answers` reads of an evaluation that drew ``answers`` with leak probabilities ``p`` by this seed."""
     leaks = rng.binomial(answers, p).tolist()
-    drawn = {f"q{place}": Drawn(count, answers) for place, count in enumerate(leaks)}
+    drawn = {f"q{place}": QuestionCounts(count, answers) for place, count in enumerate(leaks)}
     begun = processes.begin(process, seed, answers)
     draws = ("upper", alpha, Covers.WORST_PROMPT, "independent draws within each prompt", "")
     return SimpleNamespace(

@@ -17,9 +17,9 @@ from lethe.cli.hooks import ask
 from lethe.errors import BadFile, BadRow
 from lethe.io.tables import write_parquet
 from lethe.labels.bounds import measure_labels
-from lethe.labels.draws import Draws, Wanted, read_draws
-from lethe.labels.labels import Answer, Asked, Labels, read_labels
-from lethe.labels.plan import Plan
+from lethe.labels.draws import DrawnAnswers, Wanted, read_draws
+from lethe.labels.labels import AnswerText, LabelReason, Labels, read_labels
+from lethe.labels.plan import LabelPlan
 from lethe.labels.queue import Queue
 from lethe.results.table import Numbers, Results, Rows, read_rows
 from lethe.statistics.counts import labelled_average, rate_bounds
@@ -37,13 +37,13 @@ FRAME = {
 }
 
 
-def draws(verdicts: bool = False) -> Draws:
-    answers = {name: [Answer(name, text) for text in texts] for name, texts in FRAME.items()}
+def draws(verdicts: bool = False) -> DrawnAnswers:
+    answers = {name: [AnswerText(name, text) for text in texts] for name, texts in FRAME.items()}
     # A judge that misses one of the two leaks.
     called = {
         name: np.array([float(text == "4711") for text in texts]) for name, texts in FRAME.items()
     }
-    return Draws(answers, {"a": "Code?"}, called if verdicts else {})
+    return DrawnAnswers(answers, {"a": "Code?"}, called if verdicts else {})
 
 
 def measured(*given) -> tuple[Numbers, list[Numbers], dict]:
@@ -120,7 +120,7 @@ def test_the_bounds_count_all_draws(tmp_path):
     while (ahead := queue.ahead(labels)) is not None:
         ask(queue, labels, keys(truth[ahead.answer.text]), lambda text: None)
     model, each, settings = measured(run, queue, labels, 0.05)
-    assert queue.chosen == [Answer("a", "no"), Answer("b", "never")]
+    assert queue.chosen == [AnswerText("a", "no"), AnswerText("b", "never")]
     sampled = queue.sampled
     assert len(sampled) == 25
     leaks = [1 if truth[answer.text] == "y" else 0 for answer, _ in sampled]
@@ -147,12 +147,12 @@ def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
     run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 25)
     for answer in (*queue.chosen, *(answer for answer, _ in queue.sampled)):
-        labels.add(answer, int(answer.text == "code 9"), Asked("rest"), {})
-    assert Answer("b", "code 9") not in queue.chosen
+        labels.add(answer, int(answer.text == "code 9"), LabelReason("rest"), {})
+    assert AnswerText("b", "code 9") not in queue.chosen
     assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count(
         "code 9"
     )
-    labels.by_answer[Answer("b", "not drawn")] = 1
+    labels.by_answer[AnswerText("b", "not drawn")] = 1
     assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count(
         "code 9"
     )
@@ -160,12 +160,12 @@ def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
 
 def test_the_judge_is_measured_on_each_draw_and_not_once_a_text(tmp_path):
     """A judge that reads each copy anew and calls every second copy a leak is right half of the time."""
-    answers = {"a": [Answer("a", text) for text in ["no"] * 100 + ["4711", "never"] * 50]}
+    answers = {"a": [AnswerText("a", text) for text in ["no"] * 100 + ["4711", "never"] * 50]}
     verdicts = {"a": np.array([0.0] * 100 + [0, 0, 1, 1] * 25)}
-    run, labels = Draws(answers, {}, verdicts), Labels(tmp_path / "labels.jsonl")
+    run, labels = DrawnAnswers(answers, {}, verdicts), Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 100)
     for text, label in {"no": 0, "4711": 1, "never": 0}.items():
-        labels.add(Answer("a", text), label, Asked("rest"), {})
+        labels.add(AnswerText("a", text), label, LabelReason("rest"), {})
     assert queue.ahead(labels) is None
     found = measured(run, queue, labels, 0.05)[2]["calibration"]
     assert [found[name] for name in COUNTS] == [50, 25, 50, 25]
@@ -205,10 +205,10 @@ def test_no_bound_rests_on_the_judge(tmp_path):
     assert settings["finished"]
     assert settings["calibration"] is None
     other = {name: 1 - own for name, own in run.verdicts.items()}
-    again = measured(Draws(run.answers, {}, other), queue, labels, 0.05)
+    again = measured(DrawnAnswers(run.answers, {}, other), queue, labels, 0.05)
     assert ends([found, *each]) == ends([again[0], *again[1]])
     unplanned = Labels(labels.path, labels.by_answer, {})
-    alone = measured(Draws(run.answers, {}), Queue(run, 0.5, 0), unplanned, 0.05 / 2)[0]
+    alone = measured(DrawnAnswers(run.answers, {}), Queue(run, 0.5, 0), unplanned, 0.05 / 2)[0]
     assert ends([short])[0][1] == ends([alone])[0][1] > ends([found])[0][1]
 
 
@@ -303,14 +303,14 @@ SINGLES = ["no"] * 30 + [f"text {number}" for number in range(30)]
 
 
 def test_answers_that_came_once_are_left_to_the_random_draws():
-    run = Draws({"a": [Answer("a", text) for text in SINGLES]}, {})
-    assert Queue(run, 0.95, 5).chosen == [Answer("a", "no")]
+    run = DrawnAnswers({"a": [AnswerText("a", text) for text in SINGLES]}, {})
+    assert Queue(run, 0.95, 5).chosen == [AnswerText("a", "no")]
     assert len(Queue(run, 0.95, 5).sampled) == 5
     assert len(Queue(run, 1.0, 0).chosen) == 31
 
 
 def test_both_bounds_are_stated_before_a_label_and_come_true(tmp_path):
-    plan, labels = Plan(draws(), 0.5, 25, 0.05), Labels(tmp_path / "labels.jsonl")
+    plan, labels = LabelPlan(draws(), 0.5, 25, 0.05), Labels(tmp_path / "labels.jsonl")
     stated = plan.ends(labels, 0)
     said = plan.sentence(labels)
     ask(plan, labels, keys("n" * 60), lambda text: None)
@@ -322,7 +322,7 @@ def test_both_bounds_are_stated_before_a_label_and_come_true(tmp_path):
 
 
 def test_a_refused_source_states_no_bound_beforehand(tmp_path):
-    plan = Plan(draws(), 0.5, 25, 0.05, ("A probe failed.",))
+    plan = LabelPlan(draws(), 0.5, 25, 0.05, ("A probe failed.",))
     said = plan.sentence(Labels(tmp_path / "labels.jsonl"))
     assert "A probe failed." in said
     assert "%" not in said
@@ -331,14 +331,17 @@ def test_a_refused_source_states_no_bound_beforehand(tmp_path):
 def test_labelling_ends_where_further_labels_change_no_digit(tmp_path):
     """One answer of a question far from the worst one, among 40,000 draws, moves no digit."""
     answers = {
-        "a": [Answer("a", "4711")] * 20_000,
-        "b": [Answer("b", "4711")] * 19_999 + [Answer("b", "seldom")],
+        "a": [AnswerText("a", "4711")] * 20_000,
+        "b": [AnswerText("b", "4711")] * 19_999 + [AnswerText("b", "seldom")],
     }
-    plan, labels = Plan(Draws(answers, {}), 1.0, 0, 0.05), Labels(tmp_path / "labels.jsonl")
+    plan, labels = (
+        LabelPlan(DrawnAnswers(answers, {}), 1.0, 0, 0.05),
+        Labels(tmp_path / "labels.jsonl"),
+    )
     assert not plan.is_settled(labels)
     ask(plan, labels, keys("y" * 9), lambda text: None)
     assert len(labels.by_answer) == 2
-    assert plan.left(labels) == [Answer("b", "seldom")]
+    assert plan.left(labels) == [AnswerText("b", "seldom")]
 
 
 def test_a_person_sees_reference_and_keywords(tmp_path):
@@ -359,8 +362,8 @@ def test_a_questions_bound_holds_for_labels_chosen_by_the_draws_themselves(tmp_p
     rng, missed, runs, rate, n = np.random.default_rng(1), 0, 300, 0.05, 60
     for _ in range(runs):
         texts = np.where(rng.random(n) < rate, "4711", "no")
-        run = Draws({"a": [Answer("a", text) for text in texts]}, {})
-        labels = Labels(tmp_path / "none", {Answer("a", "no"): 0}, {})
+        run = DrawnAnswers({"a": [AnswerText("a", text) for text in texts]}, {})
+        labels = Labels(tmp_path / "none", {AnswerText("a", "no"): 0}, {})
         each = measured(run, Queue(run, 1.0, 0), labels, 0.05)[1]
         lower, upper = ends(each)[0]
         assert lower == 0
@@ -377,20 +380,20 @@ def test_the_file_of_a_run_is_refused_like_its_folder(tmp_path):
 
 def test_labelling_goes_on_where_another_question_can_change(tmp_path):
     """Nobody is to read question b, so the worst question's bound stays 1."""
-    answers = {"a": [Answer("a", "no")] * 20, "b": [Answer("b", str(n)) for n in range(5)]}
-    plan = Plan(Draws(answers, {}), 0.5, 0, 0.05)
+    answers = {"a": [AnswerText("a", "no")] * 20, "b": [AnswerText("b", str(n)) for n in range(5)]}
+    plan = LabelPlan(DrawnAnswers(answers, {}), 0.5, 0, 0.05)
     assert plan.ahead(Labels(tmp_path / "labels.jsonl")) is not None
 
 
 def test_no_level_is_rounded_to_certainty(tmp_path):
-    plan = Plan(draws(), 0.5, 25, 1e-9)
+    plan = LabelPlan(draws(), 0.5, 25, 1e-9)
     assert "probability 99.9999999%" in plan.sentence(Labels(tmp_path / "labels.jsonl"))
 
 
 def test_more_random_draws_after_a_look_are_no_random_draws(tmp_path):
     """Whoever adds draws until the bound is low would choose the draws by their labels."""
     texts = [f"text {number}" for number in range(200)]
-    run = Draws({"a": [Answer("a", text) for text in texts]}, {})
+    run = DrawnAnswers({"a": [AnswerText("a", text) for text in texts]}, {})
     labels = Labels(tmp_path / "labels.jsonl")
     ask(Queue(run, 0.95, 20), labels, keys("n" * 20), lambda text: None)
     ask(Queue(run, 0.95, 60), labels, keys("n" * 60), lambda text: None)
@@ -463,7 +466,7 @@ def test_an_answer_that_only_its_end_calls_missing_has_no_text_to_label(tmp_path
 
     found = read_draws(tmp_path / "answers.csv", None, None, None)
 
-    assert found.answers == {"a": [None, Answer("a", "no")]}
+    assert found.answers == {"a": [None, AnswerText("a", "no")]}
     assert found.missing == {"error": 1}
 
 
@@ -472,7 +475,7 @@ def test_an_empty_cell_of_a_csv_is_an_empty_answer(tmp_path):
 
     found = read_draws(tmp_path / "answers.csv", None, None, None)
 
-    assert found.answers == {"a": [Answer("a", ""), Answer("a", "no")]}
+    assert found.answers == {"a": [AnswerText("a", ""), AnswerText("a", "no")]}
 
 
 def test_a_run_without_any_answer_asks_nothing(broken_run, tmp_path):
@@ -491,4 +494,4 @@ def test_a_verdict_of_a_missing_answer_shows_nothing_to_label(broken_run):
 
     queue = Queue(replace(found, verdicts=verdicts), 1.0, 0)
 
-    assert queue.worst(10) == [Answer("a", "no"), Answer("a", "")]
+    assert queue.worst(10) == [AnswerText("a", "no"), AnswerText("a", "")]

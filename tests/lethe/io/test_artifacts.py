@@ -31,7 +31,7 @@ from lethe.io.artifacts import (
 )
 from lethe.io.files import SCHEMA_VERSION, read_json, write_json
 from lethe.io.tables import read_arrow, read_table, write_parquet
-from lethe.labels.labels import Answer, Asked, Labels, read_labels
+from lethe.labels.labels import AnswerText, LabelReason, Labels, read_labels
 from lethe.results import table
 from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.cases import cases
@@ -431,10 +431,10 @@ def test_a_users_parquet_has_no_version_and_a_strange_one_is_refused(tmp_path, t
 
 def test_labels_carry_a_version_and_those_without_are_read(tmp_path):
     path = tmp_path / "mine.jsonl"
-    Labels(path).add(Answer("q", "Ron"), 1, Asked("mass", 0.9), {"q": "Who?"})
+    Labels(path).add(AnswerText("q", "Ron"), 1, LabelReason("mass", 0.9), {"q": "Who?"})
     assert json.loads(path.read_text())["schema"] == SCHEMA_VERSION
     path.write_text('{"prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
-    assert read_labels(path).by_answer == {Answer("q", "Ron"): 1}
+    assert read_labels(path).by_answer == {AnswerText("q", "Ron"): 1}
     path.write_text('{"schema": 2, "prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
     with pytest.raises(BadRow, match="1: schema: got 2; must be 1"):
         read_labels(path)

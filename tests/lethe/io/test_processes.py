@@ -4,7 +4,7 @@ import pytest
 
 from lethe.errors import LetheError
 from lethe.io import processes
-from lethe.io.processes import Drawn
+from lethe.io.processes import QuestionCounts
 from tests.benchmarks import retries
 
 TESTED = ["eval", "weights", ["q1", "q2"]]
@@ -19,7 +19,9 @@ def drawn(folder, seed, counts, most=None):
     """The process after a call that drew these leaks and answers to each question."""
     most = most or max(n for _, n in counts.values())
     process = processes.begin(TESTED, seed, most, folder)
-    return process.with_counts(seed, {item: Drawn(*pair) for item, pair in counts.items()}, most)
+    return process.with_counts(
+        seed, {item: QuestionCounts(*pair) for item, pair in counts.items()}, most
+    )
 
 
 def test_counts_of_two_seeds_add(folder):
@@ -27,7 +29,7 @@ def test_counts_of_two_seeds_add(folder):
 
     process = drawn(folder, "7", {"q1": (2, 50), "q2": (0, 60)})
 
-    assert process.totals() == {"q1": Drawn(3, 150), "q2": Drawn(0, 160)}
+    assert process.totals() == {"q1": QuestionCounts(3, 150), "q2": QuestionCounts(0, 160)}
 
 
 def test_equal_seeds_are_the_same_draws_of_which_the_longer_count(folder):
@@ -35,7 +37,7 @@ def test_equal_seeds_are_the_same_draws_of_which_the_longer_count(folder):
 
     process = drawn(folder, "0", {"q1": (2, 300), "q2": (0, 50)}, most=300)
 
-    assert process.totals() == {"q1": Drawn(2, 300), "q2": Drawn(0, 100)}
+    assert process.totals() == {"q1": QuestionCounts(2, 300), "q2": QuestionCounts(0, 100)}
 
 
 def test_the_same_draws_read_again_change_nothing(folder):
@@ -81,7 +83,10 @@ def test_a_rule_that_was_begun_is_finished_by_itself_alone(folder):
 
     assert drawn(folder, "0", {"q1": (0, 100)}).unfinished() == ["0"]
     process = processes.begin(TESTED, "0", 1000, folder, rule="tau 0.01")
-    assert process.with_counts("0", {"q1": Drawn(0, 400)}, 1000, "tau 0.01").unfinished() == []
+    assert (
+        process.with_counts("0", {"q1": QuestionCounts(0, 400)}, 1000, "tau 0.01").unfinished()
+        == []
+    )
 
 
 def test_answers_that_were_counted_are_not_begun_again(folder):
@@ -127,9 +132,9 @@ def test_draws_of_another_name_add_and_leave_nothing_begun(folder):
     drawn(folder, "0", {"q1": (5, 100)})
     process = processes.begin(TESTED, "0", 300, folder)
 
-    process = process.with_counts("0", {"q1": Drawn(1, 300)}, 300, drawn_as="0 other")
+    process = process.with_counts("0", {"q1": QuestionCounts(1, 300)}, 300, drawn_as="0 other")
 
-    assert process.totals() == {"q1": Drawn(6, 400)}
+    assert process.totals() == {"q1": QuestionCounts(6, 400)}
     assert process.unfinished() == []
 
 
@@ -137,11 +142,11 @@ def test_a_folder_that_cannot_be_written_keeps_this_call_alone(folder):
     folder.write_text("a file")
 
     process = processes.begin(TESTED, "0", 100, folder)
-    counted = process.with_counts("0", {"q1": Drawn(0, 100)}, 100)
+    counted = process.with_counts("0", {"q1": QuestionCounts(0, 100)}, 100)
 
     assert not counted.kept
     assert counted.with_evidence(0.1, {"q1": 2.0}).largest == {"0.1": {"q1": 2.0}}
-    assert counted.totals() == {"q1": Drawn(0, 100)}
+    assert counted.totals() == {"q1": QuestionCounts(0, 100)}
 
 
 def test_whoever_changes_seeds_by_hand_opens_the_gate_of_a_leaking_model_as_rarely_as_promised():

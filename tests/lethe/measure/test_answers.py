@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.measure.answers import BINS, question_answers
-from lethe.measure.run import Model
+from lethe.measure.run import RunModel
 
-MODEL = Model("m", "subject", "m")
+MODEL = RunModel("m", "subject", "m")
 
 
 RANKING = ("keyword_leak", "rouge_l")
 
 
-def model(rows: list[tuple]) -> Model:
+def model(rows: list[tuple]) -> RunModel:
     columns = ["prompt_id", "sample", "text", "keyword_leak", "rouge_l"]
     return replace(MODEL, answers={"forget": pd.DataFrame(rows, columns=columns)})
 

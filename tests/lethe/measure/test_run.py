@@ -1,7 +1,7 @@
 """A model of a run, read from its rows: curves, bands and the judge."""
 
 from lethe.measure.prompts import SHOWN_QUERIES, MeasureSettings, measure_prompts
-from lethe.measure.run import Model, tails
+from lethe.measure.run import RunModel, tails
 from lethe.measure.scores import as_prompts
 from lethe.statistics.judge_error import Calibration
 from tests.lethe.measure.test_measure import LEAK, LEAKED
@@ -12,7 +12,7 @@ from tests.lethe.verdict.deciding import made, of_model, of_questions
 
 def test_a_model_of_the_table_has_its_curves_and_bands():
     rows = kept(measured_rows(LEAK, LEAKED))
-    model = Model("m", "subject", "m", numbers=of_model(rows))
+    model = RunModel("m", "subject", "m", numbers=of_model(rows))
     assert [(point.x, point.empirical) for point in tails(model.numbers)][25] == (0.5, 0.25)
     lower, upper = model.asked(SHOWN_QUERIES)
     assert (lower, upper) == (
@@ -28,7 +28,7 @@ def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
     verdicts = as_prompts({"a": [0.0] * 180 + [1.0] * 20, "b": [0.0] * 150 + [1.0] * 50})
     rows = kept(made(measure_prompts, verdicts, MeasureSettings(alpha=0.03, calibration=judge)))
     numbers, second = of_model(rows), of_questions(rows)["b"]
-    model = Model("m", "subject", "m", numbers=numbers)
+    model = RunModel("m", "subject", "m", numbers=numbers)
     assert model.calibration == judge
     assert model.bounds["judged_worst"].value == second.upper("leak", "judged").value
     first = numbers.series("leak_at_k_worst", "judged")[0]

@@ -4,7 +4,7 @@ import numpy as np
 
 from lethe.audits.unlearning_game.result import GameResult
 from lethe.comparison.comparison import Comparison, compare
-from lethe.comparison.sides import Answers, Scored, Side
+from lethe.comparison.sides import QuestionScores, Scored, Side
 from lethe.io.files import restored
 from lethe.report import game_page
 from lethe.report.pages import comparison_page, extraction_page
@@ -101,9 +101,9 @@ def comparison() -> Comparison:
         answers = {}
         for question, ones in names.items():
             n_ones = ones[place]
-            answers[question] = Answers(np.repeat([1.0, 0.0], [n_ones, 200 - n_ones]))
+            answers[question] = QuestionScores(np.repeat([1.0, 0.0], [n_ones, 200 - n_ones]))
         if name == "before":
-            answers["q-4"] = Answers(np.ones(200))
+            answers["q-4"] = QuestionScores(np.ones(200))
         scored = Scored(answers, {"temperature": place})
         sides.append(Side(name, "table", "keyword_leak", {"": scored}))
     return compare(*sides)

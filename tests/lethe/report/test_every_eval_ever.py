@@ -13,7 +13,7 @@ from jsonschema.validators import validator_for
 
 from lethe.api.exporting import export_run
 from lethe.io.logs import read_log
-from lethe.report.every_eval_ever import Evaluated, export
+from lethe.report.every_eval_ever import Export, export
 from lethe.results.table import Result, Rows
 from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.lethe.certificates.small_run import write_run
@@ -29,7 +29,7 @@ def problems(schema, value):
 
 
 def exported(folder, *rows):
-    evaluated = Evaluated("m", "forget", rows, time=1, version="0")
+    evaluated = Export("m", "forget", rows, time=1, version="0")
     done = export(folder, evaluated)
     return done, json.loads(done.aggregate.read_text())["evaluation_results"]
 
@@ -105,7 +105,7 @@ def test_a_leak_is_better_low(tmp_path):
 
 
 def test_no_name_of_a_model_leaves_the_folder(tmp_path):
-    done = export(tmp_path, Evaluated("../../m", "forget", [upper()], time=1, version="0"))
+    done = export(tmp_path, Export("../../m", "forget", [upper()], time=1, version="0"))
 
     assert done.aggregate.resolve().is_relative_to(tmp_path / "data/lethe/local")
 

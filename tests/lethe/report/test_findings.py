@@ -18,7 +18,7 @@ from lethe.data.rows import aim
 from lethe.io.artifacts import write_splits
 from lethe.io.files import read_json
 from lethe.measure.answers import BINS
-from lethe.measure.run import Model
+from lethe.measure.run import RunModel
 from lethe.registry import DATASETS
 from lethe.report import picker
 from lethe.report.columns import IN_WORDS, between
@@ -305,7 +305,7 @@ def test_both_ends_of_the_share_of_prompts_are_said():
     rows.add(
         "model", "production", "language", 0.25, item="plain", n=8, missing=0, evidence=evidence
     )
-    model = Model("m", "subject", "m", numbers=Numbers(rows.rows))
+    model = RunModel("m", "subject", "m", numbers=Numbers(rows.rows))
     (view,) = language_views(SimpleNamespace(models=[model], forget={"q": {}}, words=FORGET))
     said = " ".join(view.sentences)
     assert "25% of its 8 answers" in said

@@ -14,9 +14,9 @@ import pytest
 import typer
 
 from lethe.cli.hooks import ask, label_on_page
-from lethe.labels.draws import Draws, Wanted
-from lethe.labels.labels import Answer, Labels, digest_of, read_labels
-from lethe.labels.plan import Plan
+from lethe.labels.draws import DrawnAnswers, Wanted
+from lethe.labels.labels import AnswerText, Labels, digest_of, read_labels
+from lethe.labels.plan import LabelPlan
 from lethe.report.label_page import BYTES, LabelServer
 from tests.lethe.cli.calls import Command
 
@@ -24,10 +24,12 @@ HOSTILE = "<script>alert(1)</script> \u202e"
 TEXTS = [HOSTILE] * 12 + ["code 9"] * 8
 
 
-def plan() -> Plan:
+def plan() -> LabelPlan:
     wanted = {"a": Wanted("It is <b>9</b>.", ("9",))}
-    draws = Draws({"a": [Answer("a", text) for text in TEXTS]}, {"a": "<i>Who?</i>"}, {}, wanted)
-    return Plan(draws, 1.0, 0, 0.05)
+    draws = DrawnAnswers(
+        {"a": [AnswerText("a", text) for text in TEXTS]}, {"a": "<i>Who?</i>"}, {}, wanted
+    )
+    return LabelPlan(draws, 1.0, 0, 0.05)
 
 
 @contextmanager
@@ -43,7 +45,7 @@ def served(labels):
 
 
 def name_of(text):
-    return digest_of(Answer("a", text), {"a": "<i>Who?</i>"})
+    return digest_of(AnswerText("a", text), {"a": "<i>Who?</i>"})
 
 
 def asked(address, form=None, **headers):
@@ -68,16 +70,16 @@ def test_a_label_is_kept_and_the_next_answer_shown(labels):
         digest = re.search('name="answer" value="([0-9a-f]+)"', first)[1]
         _, second = asked(server.address, {"answer": digest, "key": "leak"})
     assert digest == name_of(HOSTILE)
-    assert read_labels(labels.path).by_answer == {Answer("a", HOSTILE): 1}
+    assert read_labels(labels.path).by_answer == {AnswerText("a", HOSTILE): 1}
     assert "code 9" in second
     assert "8 of 20 draws" in second
 
 
-def sixty() -> Plan:
+def sixty() -> LabelPlan:
     """Two questions of 400 draws, of which a person reads 60: the most frequent ones, and random draws of the rest."""
     texts = [f"text {place % 70}" for place in range(400)]
-    answers = {name: [Answer(name, text) for text in texts] for name in "ab"}
-    return Plan(Draws(answers, {"a": "Who?", "b": "Where?"}, {}, {}), 0.2, 38, 0.05)
+    answers = {name: [AnswerText(name, text) for text in texts] for name in "ab"}
+    return LabelPlan(DrawnAnswers(answers, {"a": "Who?", "b": "Where?"}, {}, {}), 0.2, 38, 0.05)
 
 
 def test_sixty_answers_are_labelled_alike_at_the_terminal_and_on_the_page(labels, tmp_path):
@@ -109,7 +111,7 @@ def test_an_old_tab_labels_nothing(labels):
         old = {"answer": name_of(HOSTILE), "key": "leak"}
         asked(server.address, old)
         asked(server.address, {**old, "key": "clean"})
-    assert labels.by_answer == {Answer("a", HOSTILE): 1}
+    assert labels.by_answer == {AnswerText("a", HOSTILE): 1}
 
 
 def test_the_last_label_can_be_undone_even_at_the_end(labels):
@@ -118,7 +120,7 @@ def test_the_last_label_can_be_undone_even_at_the_end(labels):
             _, page = asked(server.address, {"answer": name_of(text), "key": "clean"})
         asked(server.address, {"answer": "", "key": "undo", "number": "2"})
     assert "Every answer is labelled" in page
-    assert labels.by_answer == {Answer("a", HOSTILE): 0}
+    assert labels.by_answer == {AnswerText("a", HOSTILE): 0}
 
 
 def test_an_undo_that_is_sent_twice_removes_one_label(labels):
@@ -127,11 +129,11 @@ def test_an_undo_that_is_sent_twice_removes_one_label(labels):
             asked(server.address, {"answer": name_of(text), "key": "clean"})
         for _ in range(2):
             asked(server.address, {"answer": "", "key": "undo", "number": "2"})
-    assert labels.by_answer == {Answer("a", HOSTILE): 0}
+    assert labels.by_answer == {AnswerText("a", HOSTILE): 0}
 
 
 def test_another_question_of_the_same_id_is_another_answer():
-    answer = Answer("a", "Paris")
+    answer = AnswerText("a", "Paris")
 
     names = {
         digest_of(answer, {}),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.results import table
-from lethe.results.exact_bounds import Excess, certificates_of, rows_of
+from lethe.results.exact_bounds import RatioToRetrain, certificates_of, rows_of
 from lethe.results.table import Results
 from lethe.statistics.answer_tree import AgainstRetrain
 from tests.lethe.verdict.deciding import certified, made, of_model, of_questions
@@ -34,7 +34,7 @@ def test_the_excess_over_retrain(rows, of_lowers):
     ratios, p_values, holds = zip(*rows, strict=True)
     names = tuple(f"q{place}" for place in range(len(rows)))
     against = AgainstRetrain(*map(np.array, (ratios, p_values, holds)), 10.0, 0.01, "Holm", "draws")
-    excess = Excess(names, against, of_lowers)
+    excess = RatioToRetrain(names, against, of_lowers)
     found = kept(made(excess.to_rows))
     lowers = []
     for numbers in of_questions(found).values():

@@ -29,10 +29,10 @@ from lethe.config.measuring import SERVED, Endpoint
 from lethe.config.schema import CHAT_FILE
 from lethe.errors import BadInput, BadValue, LetheError
 from lethe.io.artifacts import write_splits
-from lethe.models.endpoint_client import Ask, ServerGone
+from lethe.models.endpoint_client import Ask, CapReached, ServerGone
 from lethe.results import table
 from lethe.results.licence import failed_of
-from lethe.sampling.endpoint import NONE, CapReached, EndpointEngine, Journal
+from lethe.sampling.endpoint import NONE, EndpointEngine, Journal
 from lethe.sampling.endpoint_probes import drift
 from lethe.sampling.engine import AnswerStore, Prompt, Settings
 from lethe.steps import compare, exact, likelihood, metrics, sample, score

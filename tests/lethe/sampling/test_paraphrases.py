@@ -5,8 +5,8 @@ import pytest
 import lethe
 from lethe.config.measuring import Endpoint
 from lethe.errors import BadArguments, BadInput, BadValue
-from lethe.models.endpoint_client import ServerGone
-from lethe.sampling.paraphrases import TELLS, UNFIT, CapReached, write_language
+from lethe.models.endpoint_client import CapReached, ServerGone
+from lethe.sampling.paraphrases import TELLS, UNFIT, write_language
 from lethe.sampling.prompt_language import productions, read_language
 from tests.lethe.sampling.fault_server import FaultServer, Status, words
 

@@ -18,7 +18,7 @@ from lethe.sampling.draws import BITS, random_table
 from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 from lethe.sampling.forecast import rows_within
 from lethe.sampling.predictor import ModelPredictor, RowCache, RowLayer
-from lethe.sampling.prefix_engine import Branch, Frontier
+from lethe.sampling.prefix_engine import Frontier, PrefixBatch
 from tests.cases import cases, read_cases
 from tests.lethe.sampling.sampling_models import (
     as_text,
@@ -337,8 +337,8 @@ def test_kept_buffers_change_no_bit(tiny_model):
 STOP, VOCABULARY, STEPS = 3, 4, 6
 
 
-def start(prompt: int, tokens: list[int], samples: int) -> Branch:
-    return Branch(
+def start(prompt: int, tokens: list[int], samples: int) -> PrefixBatch:
+    return PrefixBatch(
         prompt,
         np.array([tokens]),
         np.zeros(1),
@@ -357,7 +357,7 @@ class Twin:
         self.drawn: dict[
             tuple[int, int], list[int]
         ] = {}  # (prompt, sample) -> its tokens, the prompt's included
-        self.waiting: list[Branch] = []
+        self.waiting: list[PrefixBatch] = []
         self.leaves: dict[int, list] = {}
         self.lengths: dict[int, int] = {}
 

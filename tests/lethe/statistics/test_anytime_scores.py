@@ -7,7 +7,7 @@ import pytest
 
 from lethe.statistics.anytime_scores import (
     CORNERS,
-    Sample,
+    ScoreCounts,
     log_e_scores_forgot,
     log_e_scores_leak,
 )
@@ -33,11 +33,11 @@ def test_the_capital_is_that_of_stopped_samples():
 
     capital = StoppedSamples([values]).log_capitals(np.array([0.4]))
 
-    assert Sample.of(values).log_capital(0.4) == pytest.approx(capital[0], abs=1e-9)
+    assert ScoreCounts.of(values).log_capital(0.4) == pytest.approx(capital[0], abs=1e-9)
 
 
 def test_halved_cells_give_the_least_product_over_all_means():
-    model, retrain = Sample.of(scores(1, 2, 8)), Sample.of(scores(2, 2, 8, n=90))
+    model, retrain = ScoreCounts.of(scores(1, 2, 8)), ScoreCounts.of(scores(2, 2, 8, n=90))
 
     found = log_e_scores_forgot(model, [retrain], 0.1)
 
@@ -48,7 +48,7 @@ def test_halved_cells_give_the_least_product_over_all_means():
 
 @pytest.mark.parametrize(("log_e", "rises"), [(log_e_scores_forgot, 1), (log_e_scores_leak, -1)])
 def test_evidence_is_ordered_in_the_tolerance(log_e, rises):
-    model, retrain = Sample.of(scores(3, 2, 6, n=60)), Sample.of(scores(4, 2, 6, n=40))
+    model, retrain = ScoreCounts.of(scores(3, 2, 6, n=60)), ScoreCounts.of(scores(4, 2, 6, n=40))
 
     values = [log_e(model, [retrain], tolerance) for tolerance in np.linspace(-0.3, 0.5, 9)]
 
@@ -56,8 +56,8 @@ def test_evidence_is_ordered_in_the_tolerance(log_e, rises):
 
 
 def test_several_retrains_take_the_mean_and_the_least():
-    model = Sample.of(scores(5, 2, 3))
-    retrains = [Sample.of(scores(seed, 2, 9)) for seed in (6, 7)]
+    model = ScoreCounts.of(scores(5, 2, 3))
+    retrains = [ScoreCounts.of(scores(seed, 2, 9)) for seed in (6, 7)]
 
     single = [log_e_scores_leak(model, [retrain], 0.1) for retrain in retrains]
 
@@ -65,7 +65,7 @@ def test_several_retrains_take_the_mean_and_the_least():
 
 
 def test_without_retrain_scores_prove_no_leak():
-    assert log_e_scores_leak(Sample.of(np.ones(500)), [], 0.1) == -math.inf
+    assert log_e_scores_leak(ScoreCounts.of(np.ones(500)), [], 0.1) == -math.inf
 
 
 def test_evidence_at_the_edge_is_rarely_false_however_often_anybody_looks():
@@ -76,7 +76,7 @@ def test_evidence_at_the_edge_is_rarely_false_however_often_anybody_looks():
         model, retrain = rng.beta(2.5, 7.5, 128), rng.beta(1.5, 8.5, 128)
         hit = np.zeros(2, dtype=bool)
         for n in range(32, 129, 32):
-            sides = Sample.of(model[:n]), [Sample.of(retrain[:n])]
+            sides = ScoreCounts.of(model[:n]), [ScoreCounts.of(retrain[:n])]
             hit |= [
                 log_e_scores_forgot(*sides, 0.1) >= goal,
                 log_e_scores_leak(*sides, 0.1) >= goal,

@@ -26,7 +26,7 @@ from lethe.statistics.leak_rates import Rate, share_exceeding
 from lethe.statistics.mean_difference import difference, mean_of_differences
 from lethe.statistics.one_run.audit import MethodBound, OneRunAudit, audit, audit_runs, log_p_value
 from lethe.statistics.one_run.channel import gaussian
-from lethe.statistics.one_run.counts import Counts, release
+from lethe.statistics.one_run.counts import ReleasedGuesses, release
 from lethe.statistics.one_run.tradeoff import Atoms
 from lethe.statistics.sequential import SequentialTest, StoppedSamples
 from lethe.statistics.unlearning_game import unlearning_quality
@@ -169,7 +169,7 @@ def test_the_interval_of_a_quality_is_two_bounds(advantages, others, alpha):
 @pytest.fixture(scope="module")
 def one_run() -> OneRunAudit:
     family = family_of("gaussian", q=None, steps=None, delta0=None, delta=1e-5)
-    return audit_runs([Counts(1000, 100, 3)], family, delta=1e-5, alpha=0.05)
+    return audit_runs([ReleasedGuesses(1000, 100, 3)], family, delta=1e-5, alpha=0.05)
 
 
 def test_every_method_of_a_one_run_audit_gives_a_bound(one_run):
@@ -257,7 +257,7 @@ def test_the_examples_of_a_module_hold(name):
 
 
 GOOD = Calibration(leaks=200, leaks_called=190, clean=300, clean_called=15)
-RUN = Counts(10, 5, 0)
+RUN = ReleasedGuesses(10, 5, 0)
 NO_MASSES = Masses((), ())
 NO_ANSWERS = Remainder()
 

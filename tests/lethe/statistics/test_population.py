@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from lethe.comparison.ranking import rank
-from lethe.comparison.sides import Answers, Scored, Side
+from lethe.comparison.sides import QuestionScores, Scored, Side
 from lethe.statistics import betting, leak_rates
 from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_upper
@@ -232,7 +232,7 @@ def test_ranges_of_ranks_are_those_of_all_orders(levels, gap):
 def sides_of(*scores_of_sides):
     sides = []
     for place, scores in enumerate(scores_of_sides):
-        answers = {f"q{number}": Answers(row) for number, row in enumerate(scores)}
+        answers = {f"q{number}": QuestionScores(row) for number, row in enumerate(scores)}
         sides.append(Side(f"run {place}", "table", "score", {"": Scored(answers)}))
     return sides
 

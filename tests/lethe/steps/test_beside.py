@@ -11,7 +11,7 @@ from lethe.errors import MissingArtifact
 from lethe.io.artifacts import Tables, first_rows, write_parts
 from lethe.io.files import SCHEMA_VERSION, write_json, write_jsonl
 from lethe.io.tables import read_table
-from lethe.measure.answers import AnswerTables, Counted, counts_at_any_time
+from lethe.measure.answers import AnswerCounts, AnswerTables, counts_at_any_time
 from lethe.steps import score
 
 FIRST = 4
@@ -102,8 +102,8 @@ def test_with_a_fixed_number_every_answer_is_a_first_one(tmp_path):
 def test_the_word_counts_all_answers_and_those_of_retrain_beside_them(root):
     found = counts_at_any_time(root, "mine", "keyword_leak", ["retrain"])
 
-    assert found.model == {"q": Counted(leaks=2, n=6, missing=0, cut=2, cut_clean=2)}
-    assert found.retrains == {"retrain": {"q": Counted(leaks=1, n=3)}}
+    assert found.model == {"q": AnswerCounts(leaks=2, n=6, missing=0, cut=2, cut_clean=2)}
+    assert found.retrains == {"retrain": {"q": AnswerCounts(leaks=1, n=3)}}
     assert found.independent
 
 
@@ -112,7 +112,7 @@ def test_beside_a_model_of_a_fixed_number_are_the_answers_of_retrains_stage(tmp_
 
     found = counts_at_any_time(root, "mine", "keyword_leak", ["retrain"])
 
-    assert found.retrains == {"retrain": {"q": Counted(leaks=1, n=4)}}
+    assert found.retrains == {"retrain": {"q": AnswerCounts(leaks=1, n=4)}}
     assert found.independent
 
 
@@ -121,7 +121,7 @@ def test_a_retrain_that_was_not_asked_counts_nothing(tmp_path):
 
     found = counts_at_any_time(root, "mine", "keyword_leak", ["retrain"])
 
-    assert found.retrains == {"retrain": {"q": Counted()}}
+    assert found.retrains == {"retrain": {"q": AnswerCounts()}}
 
 
 @pytest.mark.parametrize("stream", ["shared", STREAM_OF_RETRAIN])

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lethe import config
-from lethe.measure.run import Drawing, Model, Question, Role, Run
+from lethe.measure.run import DrawingRecord, Question, Role, Run, RunModel
 from lethe.results.exact_bounds import certificates_of, rows_of
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_interval
@@ -83,7 +83,7 @@ def model(
     limit: int = 40,
     scores: np.ndarray | None = None,
     binary: bool = True,
-) -> Model:
+) -> RunModel:
     """A model with these results; ``scores`` are those of its answers, (questions, n), without a 0/1 scorer."""
     rows = Rows(name)
     for part in parts:
@@ -102,13 +102,13 @@ def model(
         table["keyword_leak"] = (
             0.0  # all that the words ask of the verdicts themselves: that they are 0 or 1
         )
-    return Model(
+    return RunModel(
         name=name,
         role=role,
         path=f"/models/{name}",
         numbers=results.model(name),
         questions=questions,
-        drawing=Drawing("prefix", "", "fixed", 1.0, 1.0, 0, limit, {}),
+        drawing=DrawingRecord("prefix", "", "fixed", 1.0, 1.0, 0, limit, {}),
         answers={"forget": table},
         exact=certificates_of(results, name),
     )
@@ -122,11 +122,11 @@ def params(**sections: dict[str, Any]) -> config.Params:
     return PARAMS.model_copy(update=changed)
 
 
-def run_of(*models: Model, settings: config.Params = PARAMS) -> Run:
+def run_of(*models: RunModel, settings: config.Params = PARAMS) -> Run:
     return Run(settings, list(models), {}, {}, {}, {}, {}, {}, {}, {})
 
 
-def decided(*models: Model, settings: config.Params = PARAMS) -> dict[str, Standing]:
+def decided(*models: RunModel, settings: config.Params = PARAMS) -> dict[str, Standing]:
     found = standings(run_of(*models, settings=settings), SimpleNamespace(level=0.001))
     return {one.model: one for one in found}
 

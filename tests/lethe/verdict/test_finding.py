@@ -6,7 +6,7 @@ from lethe.identity import Sources
 from lethe.results import table
 from lethe.results.table import Numbers
 from lethe.statistics.bound import Interval
-from lethe.verdict.claim import Claim, Claims, Row
+from lethe.verdict.claim import Claim, Claims, ModelOutcome
 from lethe.verdict.finding import FORGETTING, UTILITY, Finding, Findings
 from lethe.verdict.standing import Aspect, Standing
 from tests.lethe.verdict.deciding import decided, drawn, model
@@ -61,8 +61,12 @@ def test_a_model_without_findings_has_no_word():
 
 
 def test_claims_come_back_in_their_order(tmp_path):
-    first = Claim("one", "It leaks", "a share", [Row("npo", "holds", "npo 1%.", OWN, BASE)])
-    second = Claim("two", "It costs", "a score", [Row("npo", "did not show", "npo: unknown.")])
+    first = Claim(
+        "one", "It leaks", "a share", [ModelOutcome("npo", "holds", "npo 1%.", OWN, BASE)]
+    )
+    second = Claim(
+        "two", "It costs", "a score", [ModelOutcome("npo", "did not show", "npo: unknown.")]
+    )
     claims = Claims([first, second], alpha=0.05, comparisons=2, level=0.0125)
 
     read = through_a_file(claims.findings(), tmp_path)

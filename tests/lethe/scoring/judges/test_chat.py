@@ -25,7 +25,7 @@ from lethe.errors import BadArguments, BadFile, BadInput, BadValue, LetheError
 from lethe.identity import resolved
 from lethe.models.endpoint_client import ServerGone
 from lethe.registry import JUDGES
-from lethe.scoring.judges import Asked, _reply, chat
+from lethe.scoring.judges import JudgedAnswer, _reply, chat
 from lethe.scoring.judges._reply import NoVerdict
 from lethe.scoring.judges.chat import RUBRICS, delimited
 from lethe.scoring.verdicts import AnsweredRow, VerdictStore, identity, judged
@@ -567,7 +567,7 @@ def test_each_rubric_that_comes_along_reads_question_and_answer():
         text = chat.rubric_of(name).text
         assert ("{answer}" in text) == (name == "fact_match")
     with FaultServer(honest) as server:
-        opened(server).judge([Asked("a painter", ITEM)])
+        opened(server).judge([JudgedAnswer("a painter", ITEM)])
     content = server.bodies[0]["messages"][0]["content"]
     assert ITEM["question"] in content
     assert ITEM["answer"] in content

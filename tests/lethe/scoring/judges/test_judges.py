@@ -13,7 +13,7 @@ from lethe.errors import BadFile, BadInput, LetheError
 from lethe.models.encoding import filled, harmbench, harmbench_text, strongreject
 from lethe.models.first_token import FirstToken, clipped, reading
 from lethe.registry import JUDGES
-from lethe.scoring.judges import Asked
+from lethe.scoring.judges import JudgedAnswer
 from lethe.scoring.verdicts import AnsweredRow, distinct_answers, judged
 from tests.lethe.scoring.judges.tiny import ENTAILMENT, asked, classifier, entailment
 
@@ -99,7 +99,7 @@ def test_rows_that_a_judge_reads_alike_are_one_question(name, alike, folders):
     assert len(distinct) == len(TEXTS) * (1 + len(set(row) - alike))
     for other, values in zip(others, found[1:], strict=True):
         np.testing.assert_allclose(
-            values, judge.judge([Asked(text, other) for text in TEXTS]), atol=1e-5
+            values, judge.judge([JudgedAnswer(text, other) for text in TEXTS]), atol=1e-5
         )
 
 
@@ -110,7 +110,7 @@ def test_two_contexts_of_one_question_are_two_questions_with_two_prompts(name, f
     rows = [row, row | {"id": "2", "context": "A letter."}]
 
     distinct = distinct_answers(judge, [AnsweredRow(["Yes."], item) for item in rows])
-    prompts = [judge.text(Asked("Yes.", item), "Yes.") for item in rows]
+    prompts = [judge.text(JudgedAnswer("Yes.", item), "Yes.") for item in rows]
 
     assert len(distinct.answers) == 2
     assert ["A vault." in prompt for prompt in prompts] == [True, False]
@@ -133,7 +133,7 @@ def test_a_rubric_names_the_context_where_it_wants(folders, tmp_path):
     params = JUDGES["llm"].Params(model=str(folders["llm"]), rubric=str(rubric))
     item = {"question": "Open it", "context": "A vault."}
 
-    text = JUDGES["llm"](params).text(Asked("Yes.", item), "Yes.")
+    text = JUDGES["llm"](params).text(JudgedAnswer("Yes.", item), "Yes.")
 
     assert text == "About A vault.: Open it Yes."
 

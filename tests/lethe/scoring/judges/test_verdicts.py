@@ -66,7 +66,9 @@ def test_every_answer_gets_the_verdict_of_its_own_text(drawn):
         assert own.shape == (len(texts), 2)
         for row, text in zip(own, texts, strict=True):
             want = (
-                [[np.nan, np.nan]] if text is None else Counting().judge([judges.Asked(text, item)])
+                [[np.nan, np.nan]]
+                if text is None
+                else Counting().judge([judges.JudgedAnswer(text, item)])
             )
             np.testing.assert_array_equal(row[None], want)
     distinct = {

@@ -24,7 +24,7 @@ from lethe.statistics.one_run.channel import (
     laplace,
     subsampled_gaussian,
 )
-from lethe.statistics.one_run.counts import Counts, log_cdf, release
+from lethe.statistics.one_run.counts import ReleasedGuesses, log_cdf, release
 from lethe.statistics.one_run.methods import _rank_rates, lower_bound, rank_error_rates
 from lethe.statistics.one_run.tradeoff import Atoms, from_losses, from_tradeoff
 from tests.lethe.statistics.one_run.calibration import (
@@ -42,7 +42,7 @@ chernoff, exact, mahloujifar, steinke = (
     ONE_RUN_METHODS[name] for name in ("chernoff", "exact", "mahloujifar", "steinke")
 )
 NULLS = [Gaussian(1.0), Laplace(0.7), ApproxDP(1.0, 0.05), SubsampledGaussian(2.0, 0.5)]
-COUNTS = [Counts(40, 10, 1), Counts(60, 59, 20), Counts(25, 5, 0)]
+COUNTS = [ReleasedGuesses(40, 10, 1), ReleasedGuesses(60, 59, 20), ReleasedGuesses(25, 5, 0)]
 KINDS = [type(null).__name__ for null in NULLS]
 
 
@@ -82,7 +82,7 @@ def test_exact_is_its_integral(counts, null):
 
 
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
-@pytest.mark.parametrize("counts", [*COUNTS, Counts(400, 200, 40)], ids=str)
+@pytest.mark.parametrize("counts", [*COUNTS, ReleasedGuesses(400, 200, 40)], ids=str)
 def test_mahloujifar_is_its_recursion(counts, null):
     n, r, v = counts.n, counts.r, counts.correct
 
@@ -107,7 +107,7 @@ def test_the_deep_tail_is_its_sum_of_whole_numbers():
     )
 
 
-def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
+def _largest_level(counts: ReleasedGuesses, pieces: list[tuple[float, float]]) -> float:
     """The largest P(right >= v) that per-bit f-DP allows, by linear programming over the number of right guesses.
 
     ``pieces`` are lines (slope, intercept) whose maximum is the least wrong mass for a right mass. Averaged over the bits,
@@ -132,7 +132,7 @@ def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
     return -solved.fun
 
 
-@pytest.mark.parametrize("counts", [*COUNTS, Counts(12, 12, 3)], ids=str)
+@pytest.mark.parametrize("counts", [*COUNTS, ReleasedGuesses(12, 12, 3)], ids=str)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.05), (0.5, 0.0), (3.0, 0.01)])
 def test_mahloujifar_is_the_maximum_of_its_linear_program(counts, epsilon, delta):
     odds = math.exp(epsilon)
@@ -176,7 +176,9 @@ def test_chernoff_is_its_minimum_over_simulated_rates(null):
     rates = null.error_rate(s.ravel()).reshape(s.shape).mean(axis=0)
     tilt = np.linspace(-20, 0, 4001)[:, None]
     slow = float(np.min(-tilt[:, 0] * u + np.log1p(rates * np.expm1(tilt)).sum(axis=1)))
-    assert chernoff.log_p_value(Counts(n, r, u), null) == pytest.approx(min(0.0, slow), abs=0.01)
+    assert chernoff.log_p_value(ReleasedGuesses(n, r, u), null) == pytest.approx(
+        min(0.0, slow), abs=0.01
+    )
 
 
 @pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.1, 0.3, 0.45])
@@ -206,21 +208,21 @@ FAMILIES = {
 
 def test_a_rejected_gaussian_at_delta_0_has_an_infinite_epsilon():
     """No Gaussian is (epsilon, 0)-DP: a rejected one has an infinite epsilon, and the note says so."""
-    (infinite,) = audit(Counts(1000, 200, 26), gaussian(), delta=0, methods=["exact"])
+    (infinite,) = audit(ReleasedGuesses(1000, 200, 26), gaussian(), delta=0, methods=["exact"])
 
     assert infinite.epsilon_lower == math.inf
     assert infinite.note.startswith("epsilon is infinite")
 
 
 def test_a_gaussian_that_is_not_rejected_at_delta_0_has_epsilon_0():
-    (found,) = audit(Counts(1000, 200, 90), gaussian(), delta=0, methods=["exact"])
+    (found,) = audit(ReleasedGuesses(1000, 200, 90), gaussian(), delta=0, methods=["exact"])
 
     assert found.epsilon_lower == 0
 
 
 def test_a_family_of_pure_privacy_has_a_finite_epsilon_at_delta_0():
     lower_of_method = {}
-    for found in audit(Counts(1000, 200, 26), laplace(), delta=0):
+    for found in audit(ReleasedGuesses(1000, 200, 26), laplace(), delta=0):
         lower_of_method[found.method] = found.epsilon_lower
 
     assert 0 < lower_of_method["steinke"] <= lower_of_method["exact"] * (1 + 1e-9) < math.inf
@@ -248,7 +250,7 @@ def test_ties_at_the_cut_are_drawn_alike_wherever_they_stand(order):
 
 def test_a_family_rejected_whole():
     """Kept with probability .05, forty bits cannot all be guessed, however strong the mechanism."""
-    audited = audit(Counts(40, 40, 0), subsampled_gaussian(0.05), delta=1e-5)
+    audited = audit(ReleasedGuesses(40, 40, 0), subsampled_gaussian(0.05), delta=1e-5)
     results = {result.method: result for result in audited}
     for name in ("exact", "chernoff", "mahloujifar", "independent"):
         assert results[name].epsilon_lower is None
@@ -259,7 +261,7 @@ def test_a_family_rejected_whole():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_bound_itself_is_rejected(name):
     """The lower end of the bracket around the least private rejected member is reported, never the upper end."""
-    counts = Counts(300, 100, 20)
+    counts = ReleasedGuesses(300, 100, 20)
 
     bounded = [found for found in audit(counts, FAMILIES[name], delta=1e-5) if found.parameter]
 
@@ -298,7 +300,7 @@ def cases(shared):
 def test_every_p_value(shared):
     checked = 0
     for case in cases(shared):
-        counts, method = Counts(case["n"], case["r"], case["u"]), METHOD[case["method"]]
+        counts, method = ReleasedGuesses(case["n"], case["r"], case["u"]), METHOD[case["method"]]
         if case["family"] == "atoms":
             pair = Atoms(np.array(case["null_params"]["P"]), np.array(case["null_params"]["Q"]))
             got = ONE_RUN_METHODS[method].log_p_value(counts, pair)
@@ -315,7 +317,7 @@ def test_every_epsilon(shared):
     for case in cases(shared):
         if "eps_lower" not in case:
             continue
-        counts = Counts(case["n"], case["r"], case["u"])
+        counts = ReleasedGuesses(case["n"], case["r"], case["u"])
         result = audit(
             counts,
             family(case),
@@ -336,11 +338,11 @@ def test_every_epsilon(shared):
 @pytest.mark.parametrize(
     ("counts", "null_family", "parameter", "p_value"),
     [
-        (Counts(1, 1, 0), laplace(), 1.0, 1 - math.exp(-0.5) / 2),
-        (Counts(50, 50, 12), gaussian(), 1.0, binom.cdf(12, 50, ndtr(-0.5))),
-        (Counts(10, 10, 0), approx_dp(0.1), 0.0, ((1 + 0.1) / 2) ** 10),
-        (Counts(90, 40, 9), approx_dp(0.0), 1.0, binom.cdf(9, 40, 1 / (1 + math.e))),
-        (Counts(90, 40, 40), gaussian(), 1.0, 1),
+        (ReleasedGuesses(1, 1, 0), laplace(), 1.0, 1 - math.exp(-0.5) / 2),
+        (ReleasedGuesses(50, 50, 12), gaussian(), 1.0, binom.cdf(12, 50, ndtr(-0.5))),
+        (ReleasedGuesses(10, 10, 0), approx_dp(0.1), 0.0, ((1 + 0.1) / 2) ** 10),
+        (ReleasedGuesses(90, 40, 9), approx_dp(0.0), 1.0, binom.cdf(9, 40, 1 / (1 + math.e))),
+        (ReleasedGuesses(90, 40, 40), gaussian(), 1.0, 1),
     ],
     ids=str,
 )
