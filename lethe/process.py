@@ -207,13 +207,3 @@ def _git(arguments: Sequence[str], root: Path, settings: Mapping[str, str]) -> s
     if done.returncode != 0:
         return None
     return done.stdout.strip()
-
-
-def processor_seconds() -> float:
-    """Processor seconds of this process, to which other work adds nothing; seconds of the clock where a GPU works."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-        return time.perf_counter()
-    return time.process_time()

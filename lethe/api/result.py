@@ -115,12 +115,6 @@ class Measurement(TableWithSentences):
     def rows(self) -> list[Result]:
         """Return the rows of `lethe.results.table`."""
 
-    def to_results(self) -> pd.DataFrame:
-        """Return one row per quantity, as in ``data/results``: estimate, both ends with their guarantee, evidence."""
-        from lethe.results.table import frame_of
-
-        return frame_of(self.rows())
-
     def as_json(self) -> dict[str, Json]:
         """Return the keys of `--json`, a view of the rows, and what the numbers need of a model as ``access``."""
         from lethe.results import quantities, views

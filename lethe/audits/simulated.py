@@ -95,16 +95,6 @@ def randomised_response(
     return Guesses(bits, guesses, revealed.astype(np.float64))
 
 
-def from_channel(n: int, rng: np.random.Generator, channel: Channel) -> Guesses:
-    """The product of any channel with its best guesses, drawn from the uniform mass s of the
-    loss and its error rate.
-    """
-    bits = fair_bits(n, rng)
-    s = rng.random(n)
-    wrong = rng.random(n) < channel.error_rate(s)
-    return Guesses(bits, (bits ^ wrong).astype(np.int8), -s)
-
-
 def all_bits_revealed_together(n: int, rng: np.random.Generator, *, delta: float = 0.06) -> Guesses:
     """With probability ``delta`` every bit is revealed, else none: each bit alone is (0,
     delta)-DP.

@@ -172,13 +172,6 @@ def load_public_key(path: Path) -> PublicKeyTypes | SSHPublicKeyTypes:
         raise BadFile(path, "is no readable public key", remedy) from None
 
 
-def public_pem(key: Ed25519PublicKey) -> str:
-    """The public key in the PEM form, as openssl reads it."""
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-
-
 def read_bytes(path: Path) -> bytes:
     """The content of a key's file. Raises `BadFile` where it cannot be read."""
     try:

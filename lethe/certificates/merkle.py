@@ -79,31 +79,3 @@ def _next_level(level: Sequence[bytes]) -> list[bytes]:
     if len(level) % 2:
         above.append(level[-1])
     return above
-
-
-def is_included(
-    leaf: bytes,
-    index: int,
-    size: int,
-    beside: Sequence[bytes],
-    top: bytes,
-) -> bool:
-    """Whether a path leads from the hash of leaf ``index`` of ``size`` to the root ``top`` (RFC 9162, 2.1.3.2)."""
-    if not 0 <= index < size:
-        return False
-    place = index
-    last = size - 1
-    found = leaf
-    for node in beside:
-        if last == 0:
-            return False
-        if place % 2 or place == last:
-            found = node_hash(node, found)
-            while place % 2 == 0 and place:
-                place //= 2
-                last //= 2
-        else:
-            found = node_hash(found, node)
-        place //= 2
-        last //= 2
-    return last == 0 and found == top

@@ -341,34 +341,6 @@ def _aim(about: Mapping[str, Json]) -> Aim:
     return "forget"
 
 
-def of_results(params: Params, results: Results) -> Run:
-    """The run as its tables of results show it, without any answer."""
-    models = []
-    for name, entry in params.models.items():
-        model = RunModel(
-            name=name,
-            role=_role(name, params),
-            path=entry.path,
-            adaptive_threshold=entry.adaptive_threshold,
-            numbers=results.model(name),
-            questions=_questions(results, name),
-            exact=certificates_of(results, name),
-        )
-        models.append(model)
-    return Run(
-        params=params,
-        models=models,
-        forget={},
-        rows={},
-        training={},
-        epochs={},
-        audits={},
-        games={},
-        attacks={},
-        provenance={},
-    )
-
-
 def _questions(results: Results, name: str) -> tuple[Question, ...]:
     """The numbers of a model about each question, in the order of its table."""
     numbers_of_question = results.questions(name)

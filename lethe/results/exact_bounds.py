@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from lethe.io.files import Json
-from lethe.results import quantities
 from lethe.results.licence import without_ends
 from lethe.results.table import Result, Results, Rows, result
 from lethe.results.views import MASSES
@@ -44,7 +43,6 @@ ENDS_OF_MODEL = (
     "pooled",
 )
 TREE = TypeAdapter(AnswerTree)
-MEDIAN = quantities.of("model", "excess", "exact").names[0]
 
 
 def rows_of(certificates: Certificates) -> list[Result]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lethe.certificates.merkle import Leaf, is_included, leaf_hash, node_hash, path, root
+from lethe.certificates.merkle import Leaf, leaf_hash, node_hash, path, root
 
 # Leaves and roots of the tests of certificate transparency: the root of the first k leaves, for k from 1 to 8.
 LEAVES = [
@@ -19,6 +19,28 @@ ROOTS = [
     "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
     "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
 ]
+
+
+def is_included(leaf, index, size, beside, top):
+    """Whether a path leads from the hash of leaf ``index`` of ``size`` to the root ``top`` (RFC 9162, 2.1.3.2)."""
+    if not 0 <= index < size:
+        return False
+    place = index
+    last = size - 1
+    found = leaf
+    for node in beside:
+        if last == 0:
+            return False
+        if place % 2 or place == last:
+            found = node_hash(node, found)
+            while place % 2 == 0 and place:
+                place //= 2
+                last //= 2
+        else:
+            found = node_hash(found, node)
+        place //= 2
+        last //= 2
+    return last == 0 and found == top
 
 
 def split_of(size):

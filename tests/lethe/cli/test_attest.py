@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lethe.certificates import check, merkle
 from lethe.certificates import envelope as envelopes
@@ -267,7 +268,10 @@ def test_openssl_alone_verifies_the_envelope_and_refuses_one_changed_byte(place,
     envelope = read_envelope(Path("e.json"))
     Path("payload").write_bytes(envelope.payload)
     Path("sig").write_bytes(envelope.signatures[0].value)
-    Path("public.pem").write_text(envelopes.public_pem(load_public_key(Path(f"{key}.pub"))))
+    public = load_public_key(Path(f"{key}.pub"))
+    Path("public.pem").write_bytes(
+        public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    )
     encoding = (
         """printf 'DSSEv1 28 application/vnd.in-toto+json %d ' $(wc -c < payload); cat payload"""
     )

@@ -19,8 +19,8 @@ from lethe.audits.kinds.guesses import dp_sgd
 from lethe.audits.simulated import (
     COUNTEREXAMPLES,
     Counterexample,
+    fair_bits,
     false_rejections,
-    from_channel,
     most_errors_rejected,
 )
 from lethe.statistics.one_run.channel import (
@@ -33,6 +33,16 @@ from lethe.statistics.one_run.channel import (
 from lethe.statistics.one_run.counts import Guesses, release
 from lethe.statistics.one_run.tradeoff import from_tradeoff
 from tests.lethe.statistics.draws import tolerated
+
+
+def from_channel(n: int, rng: np.random.Generator, channel: Channel) -> Guesses:
+    """The product of any channel with its best guesses, drawn from the uniform mass s of the
+    loss and its error rate.
+    """
+    bits = fair_bits(n, rng)
+    s = rng.random(n)
+    wrong = rng.random(n) < channel.error_rate(s)
+    return Guesses(bits, (bits ^ wrong).astype(np.int8), -s)
 
 
 def table_of(drawn: Guesses) -> pd.DataFrame:
