@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, Unpack
 
 from lethe.api.parameters import (
     ModelOrPlace,
@@ -15,8 +15,10 @@ from lethe.api.parameters import (
     Place,
     PlaceInPython,
     Rows,
+    ServedArguments,
     Tokenizer,
     Typed,
+    check_names,
     documented,
     file_of,
     judge_by,
@@ -25,6 +27,7 @@ from lethe.api.parameters import (
     paraphraser,
     rows_of,
     source_of,
+    taking,
     text_of,
 )
 from lethe.api.result import TableWithSentences, View
@@ -446,6 +449,7 @@ def _paraphrased(
 
 
 @documented
+@taking(ServedArguments)
 def evaluate(
     model: ModelOrPlace,
     data: Rows,
@@ -484,25 +488,7 @@ def evaluate(
     price_in: float | None = None,
     price_out: float | None = None,
     seeded: bool = False,
-    judge: str | None = None,
-    judge_endpoint: str | None = None,
-    judge_model: str | None = None,
-    judge_prompt: str | None = None,
-    judge_choice: Sequence[str] = (),
-    judge_read: str | None = None,
-    judge_key_env: str | None = None,
-    judge_concurrency: int | None = None,
-    judge_max_tokens_total: int | None = None,
-    judge_price_in: float | None = None,
-    judge_price_out: float | None = None,
-    paraphrase: str | None = None,
-    paraphrase_endpoint: str | None = None,
-    paraphrase_model: str | None = None,
-    paraphrases: int | None = None,
-    paraphrase_key_env: str | None = None,
-    paraphrase_max_tokens_total: int | None = None,
-    paraphrase_price_in: float | None = None,
-    paraphrase_price_out: float | None = None,
+    **servers: Unpack[ServedArguments],
 ) -> Evaluation:
     """Measure what your model still knows about a forget set: sampled answers, scores, bounds, one verdict, one report.
 
@@ -561,37 +547,13 @@ def evaluate(
     from lethe.sampling.answer_tree.asking import check_scorer
     from lethe.steps import evaluate as step
 
+    check_names(servers, ServedArguments)
     marks = None if thinking is None else list(thinking)
     # What is out of range is refused before any file is read.
     if scorer is not None:
         check_scorer(scorer, above)
-    judging = judge_by(
-        judge,
-        {
-            "endpoint": judge_endpoint,
-            "model": judge_model,
-            "prompt": judge_prompt,
-            "choice": tuple(judge_choice),
-            "read": judge_read,
-            "key_env": judge_key_env,
-            "concurrency": judge_concurrency,
-            "max_tokens_total": judge_max_tokens_total,
-            "price_in": judge_price_in,
-            "price_out": judge_price_out,
-        },
-    )
-    wording = paraphraser(
-        paraphrase,
-        {
-            "endpoint": paraphrase_endpoint,
-            "model": paraphrase_model,
-            "n": paraphrases,
-            "key_env": paraphrase_key_env,
-            "max_tokens_total": paraphrase_max_tokens_total,
-            "price_in": paraphrase_price_in,
-            "price_out": paraphrase_price_out,
-        },
-    )
+    judging = judge_by(servers)
+    wording = paraphraser(servers)
     settings = EvaluationSettings(
         n=n,
         answers_at_most=answers_at_most,

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 from pydantic import ValidationError
 
 from lethe.api.parameters import (
+    JudgeArguments,
     Place,
     PlaceInPython,
     Rows,
+    check_names,
     documented,
     file_of,
     judge_by,
     rows_of,
+    taking,
 )
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.config.measuring import METRICS
@@ -314,6 +317,7 @@ def _turned(log: ShownLog) -> ShownLog:
 
 
 @documented
+@taking(JudgeArguments)
 def score_log(
     log: Place,
     *,
@@ -322,18 +326,8 @@ def score_log(
     filter: str | None = None,
     by: str | None = None,
     leak_is: Literal["high", "low"] | None = None,
-    judge: str | None = None,
-    judge_endpoint: str | None = None,
-    judge_model: str | None = None,
-    judge_prompt: str | None = None,
-    judge_choice: Sequence[str] = (),
-    judge_read: str | None = None,
-    judge_key_env: str | None = None,
-    judge_concurrency: int | None = None,
-    judge_max_tokens_total: int | None = None,
-    judge_price_in: float | None = None,
-    judge_price_out: float | None = None,
     scratch: PlaceInPython = None,
+    **judged_by: Unpack[JudgeArguments],
 ) -> ShownScoredLog:
     """Score every answer of a log, and write the scores as a table for `lethe bounds`.
 
@@ -347,24 +341,11 @@ def score_log(
     scorer : A scorer or judge; repeatable. [default: rouge_l, or the judge alone]
     by : The column of a table of answers that names the question. [default: prompt_id]
     """
+    check_names(judged_by, JudgeArguments)
     check_leak_is(leak_is)
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))
     params = {}
-    judging = judge_by(
-        judge,
-        {
-            "endpoint": judge_endpoint,
-            "model": judge_model,
-            "prompt": judge_prompt,
-            "choice": tuple(judge_choice),
-            "read": judge_read,
-            "key_env": judge_key_env,
-            "concurrency": judge_concurrency,
-            "max_tokens_total": judge_max_tokens_total,
-            "price_in": judge_price_in,
-            "price_out": judge_price_out,
-        },
-    )
+    judging = judge_by(judged_by)
     if judging is not None:
         name, params[judging[0]] = judging
         names = [name] if tuple(names) == DEFAULT_SCORERS else [*names, name]

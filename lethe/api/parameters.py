@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar
 
 from lethe.errors import BadArguments, BadInput, BadValue
 
@@ -44,6 +44,36 @@ Counts: TypeAlias = Annotated["Sequence[int] | None", InPython()]
 ModelOrPlace: TypeAlias = Annotated["Place | PreTrainedModel", Typed(Path)]
 Tokenizer: TypeAlias = Annotated["PreTrainedTokenizerBase | None", InPython()]
 PlaceInPython: TypeAlias = Annotated[Place | None, InPython()]
+
+
+class JudgeArguments(TypedDict, total=False):
+    """The arguments of a served model that judges answers; what is left out or None has the default of the judge."""
+
+    judge: str | None
+    judge_endpoint: str | None
+    judge_model: str | None
+    judge_prompt: str | None
+    judge_choice: Sequence[str] | None
+    judge_read: str | None
+    judge_key_env: str | None
+    judge_concurrency: int | None
+    judge_max_tokens_total: int | None
+    judge_price_in: float | None
+    judge_price_out: float | None
+
+
+class ServedArguments(JudgeArguments, total=False):
+    """The arguments of the served models beside the tested model: the judge, and the model that words questions anew."""
+
+    paraphrase: str | None
+    paraphrase_endpoint: str | None
+    paraphrase_model: str | None
+    paraphrases: int | None
+    paraphrase_key_env: str | None
+    paraphrase_max_tokens_total: int | None
+    paraphrase_price_in: float | None
+    paraphrase_price_out: float | None
+
 
 # The parameters that several public functions share, each with its text.
 PARAMETERS = {
@@ -100,6 +130,43 @@ PARAMETERS = {
 
 TITLE = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")  # before the title of a section, over its dashes
 PARAGRAPH = re.compile(r"\n(?=\S)")  # before a line that is not indented
+
+
+def taking(arguments: type[JudgeArguments]) -> Callable[[F], F]:
+    """Show the keys of ``arguments`` as parameters in place of a function's last one, ``**``, which takes them."""
+
+    def shown(function: F) -> F:
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())[:-1]
+        for name, annotation in arguments.__annotations__.items():
+            parameters.append(
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=None,
+                    annotation=annotation.__forward_arg__,
+                )
+            )
+        function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return function
+
+    return shown
+
+
+def check_names(arguments: JudgeArguments, known: type[JudgeArguments]) -> None:
+    """Refuse a name that `taking` does not show, as Python does of a function without ``**``."""
+    for name in arguments:
+        if name not in known.__annotations__:
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
+
+
+def of_group(arguments: Mapping[str, object], prefix: str) -> dict[str, object]:
+    """The arguments whose names begin with ``prefix``, without these letters; one that is None or empty is left out."""
+    values = {}
+    for name, value in arguments.items():
+        if name.startswith(prefix) and value not in (None, (), []):
+            values[name.removeprefix(prefix)] = value
+    return values
 
 
 def documented(function: F) -> F:
@@ -208,17 +275,17 @@ ENDPOINT_JUDGE = "endpoint"
 NO_JUDGE = "only a judge has these; give --judge endpoint, --judge-endpoint and --judge-model too."
 
 
-def judge_by(judge: str | None, arguments: Mapping[str, object]) -> tuple[str, ScorerParams] | None:
+def judge_by(arguments: JudgeArguments) -> tuple[str, ScorerParams] | None:
     """Return the name and the checked parameters of the judge that the arguments of a public function describe, or None.
 
-    ``arguments`` has the values of the arguments whose names begin with "judge_", without these letters; None stands for the
-    default. Raises `BadArguments` where one is given without a judge, or a judge without its server or model.
+    Raises `BadArguments` where one is given without a judge, or a judge without its server or model.
     """
     from pydantic import ValidationError
 
     from lethe.registry import JUDGES
 
-    values = {name: value for name, value in arguments.items() if value not in (None, ())}
+    judge = arguments.get("judge")
+    values = of_group(arguments, "judge_")
     if judge is None:
         if values:
             names = [f"judge_{name}" for name in sorted(values)]
@@ -263,19 +330,22 @@ class Paraphraser:
     n: int
 
 
-def paraphraser(paraphrase: str | None, arguments: Mapping[str, object]) -> Paraphraser | None:
-    """Return the checked server of the arguments "paraphrase_...", given without these letters, and ``n``; or None.
+def paraphraser(arguments: ServedArguments) -> Paraphraser | None:
+    """Return the checked server of the arguments "paraphrase_..." and the number of paraphrases; or None.
 
     Raises `BadArguments` where some of them are given and not all that are needed.
     """
-    values = {name: value for name, value in arguments.items() if value is not None}
-    if paraphrase is None and not values:
+    paraphrase = arguments.get("paraphrase")
+    n = arguments.get("paraphrases")
+    values = of_group(arguments, "paraphrase_")
+    if paraphrase is None and n is None and not values:
         return None
     if paraphrase is None or not {"endpoint", "model"} <= values.keys():
         raise BadArguments(("paraphrase",), NO_PARAPHRASE)
     if paraphrase != ENDPOINT_JUDGE:
         raise BadValue("paraphrase", paraphrase, ENDPOINT_JUDGE)
-    n = values.pop("n", PARAPHRASES)
+    if n is None:
+        n = PARAPHRASES
     if not isinstance(n, int) or not 1 <= n <= MOST_PARAPHRASES:
         raise BadValue("paraphrases", n, f"a number from 1 to {MOST_PARAPHRASES}")
     try:
