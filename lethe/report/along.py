@@ -19,6 +19,7 @@ def panels(trajectories: Trajectories) -> list[Panel]:
 
 
 def _panel(method: MeasuredAlong, methods: Sequence[MeasuredAlong]) -> Panel:
+    """The line of a method over that of the others; a square is Base, a ring the point at matched utility."""
     note = f"no point keeps {KEPT:.0%} of Base's score"
     if method.chosen is not None:
         note = f"at matched utility: epoch {method.chosen.epoch}"
@@ -32,6 +33,7 @@ def _panel(method: MeasuredAlong, methods: Sequence[MeasuredAlong]) -> Panel:
         leakage, utility = _line(method)
         axes.axhline(KEPT * utility[0], color=MUTED, linewidth=0.7, dashes=(4, 2))
         axes.plot(leakage, utility, "-", color=ACCENT, linewidth=1.2)
+
         for point in method.points:
             ends = (point.lower, point.upper)
             axes.plot(ends, (point.utility, point.utility), color=ACCENT, linewidth=0.4)
@@ -48,6 +50,7 @@ def _panel(method: MeasuredAlong, methods: Sequence[MeasuredAlong]) -> Panel:
 
 
 def _line(method: MeasuredAlong) -> tuple[list[float], list[float]]:
+    """Leakage and utility of the points, in the order of their epochs."""
     leakage = [point.leakage for point in method.points]
     utility = [point.utility for point in method.points]
     return leakage, utility

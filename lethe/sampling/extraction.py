@@ -32,8 +32,21 @@ BYTES = 24  # per entry of a window's logits: float32, float64 and a working cop
 
 @dataclass(frozen=True)
 class Window:
-    """``prefix`` and ``suffix``, tokens of a text; ``start`` is the place of the first token of the prefix, or of the
-    question among those of the dataset, whose ``id`` and ``split`` it has."""
+    """A passage of a text: the tokens that a model reads, and those that it should not continue with.
+
+    Attributes
+    ----------
+    start
+        The place of the first token of the prefix in the text, or of the question among those of the dataset.
+    prefix
+        The tokens that the model reads.
+    suffix
+        The tokens whose probability is asked.
+    id
+        The name of the passage, or the id of the question.
+    split
+        The split of the question; None for a passage of a text.
+    """
 
     start: int
     prefix: tuple[int, ...]
@@ -46,7 +59,13 @@ class Window:
 
 
 def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> list[Window]:
-    """Every ``stride``-th window of a text that has all its tokens; raises `BadValue` for a number below 1."""
+    """Every ``stride``-th window of a text that has all its tokens, in the order of the text.
+
+    Raises
+    ------
+    BadValue
+        If one of the three numbers is below 1.
+    """
     for name, value in [("prefix", prefix), ("suffix", suffix), ("stride", stride)]:
         if value < 1:
             raise BadValue(name, value, "a whole number of at least 1")
@@ -62,7 +81,15 @@ def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> 
 def scan(
     predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int
 ) -> Iterator[np.ndarray]:
-    """The conditional probability of each suffix token, an array (T,) per window: their product is p_z."""
+    """The conditional probability of each token of the suffix: (T,) per window, whose product is p_z.
+
+    Parameters
+    ----------
+    law
+        How a next-token distribution follows from logits.
+    memory
+        Bytes for the logits of the windows that are read at once.
+    """
     if not windows:
         return
     longest = max(len(window) for window in windows)
@@ -103,18 +130,21 @@ def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> list[np.nda
 
 @dataclass(frozen=True)
 class _Prefixes(Level):
-    """Prefixes of one length. ``beam``: a member of the beam. ``open``: undecided; the beam reads on below decided
-    prefixes too, but their mass counts once. ``read``: the model can read on, unlike the passage that stands in from
-    the scan."""
+    """Prefixes of one length, a row each.
 
-    tokens: np.ndarray
-    edits: np.ndarray
-    mass: np.ndarray
-    beam: np.ndarray
-    open: np.ndarray
-    read: np.ndarray
-    on_path: np.ndarray
-    parent: np.ndarray
+    The beam reads on below decided prefixes too, but their mass counts once: where they are ``open``.
+    """
+
+    tokens: np.ndarray  # (rows, length), those of the window's prefix included
+    edits: np.ndarray  # (rows, S) the states of the distance
+    mass: np.ndarray  # (rows,) the probability of the prefix
+    beam: np.ndarray  # (rows,) whether it is a member of the beam
+    open: np.ndarray  # (rows,) whether its distance is undecided
+    read: (
+        np.ndarray
+    )  # (rows,) whether the model can read on, unlike the passage that stands in from the scan
+    on_path: np.ndarray  # (rows,) whether it is a prefix of the passage itself
+    parent: np.ndarray  # (rows,) the row of the level above
 
 
 @dataclass(frozen=True)
@@ -135,10 +165,22 @@ def near_verbatim(
     path: np.ndarray | None = None,
     pieces: Sequence[bytes] | None = None,
 ) -> Near:
-    """Search the continuations of one window: ``beam`` prefixes of each length are those of constrained beam search,
-    ``further`` more are read beside them, and about ``samples`` continuations of what stays open are sampled for the upper
-    end. ``path`` (T, V) are the probabilities along the suffix from the scan, which make the lower end at least p_z without
-    a further row. With ``pieces``, the bytes of every token, the distance counts words."""
+    """Search the continuations of one window: the mass within the edit distance of its suffix, outside of it, and open.
+
+    Parameters
+    ----------
+    settings
+        ``beam`` prefixes of each length are those of constrained beam search, ``further`` more are read beside them, and
+        about ``samples`` continuations of what stays open are sampled for the upper end.
+    path
+        (T, V) the probabilities along the suffix from the scan. They make the lower end at least p_z without a further row.
+    pieces
+        The bytes of every token. With them the distance counts words, else tokens.
+
+    Notes
+    -----
+    Constrained beam search: arXiv 2603.24917.
+    """
     if pieces:
         near: Distance = Words(window.suffix, settings.distance, pieces)
     else:
@@ -167,7 +209,9 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.length = len(self.window.suffix)
-        self.inside, self.outside = np.zeros((2, self.length))
+        # (T,) the mass that was decided at each step: within the distance, and beyond it
+        self.inside = np.zeros(self.length)
+        self.outside = np.zeros(self.length)
 
     def run(self) -> Near:
         yes = np.ones(1, bool)
@@ -192,10 +236,12 @@ class _Search:
             read_on = np.flatnonzero(children.read)[order]
             from_the_scan = np.flatnonzero(~children.read)
             rows = children.take(np.concatenate([read_on, from_the_scan]))
+
         remainder = Remainder()
         if self.search.samples and self.rests:
             remainder = self._sampled()
-        return Near(Masses(tuple(self.inside), tuple(self.outside)), remainder, self.rows)
+        masses = Masses(tuple(self.inside), tuple(self.outside))
+        return Near(masses, remainder, self.rows)
 
     def _chances(self, rows: _Prefixes, step: int) -> np.ndarray:
         """(rows, V) the next-token probabilities: by the model, or from the scan where it cannot read on."""
@@ -214,9 +260,11 @@ class _Search:
 
     def _children(self, rows: _Prefixes, step: int) -> _Prefixes:
         """Read one level, decide what is certain, and choose the prefixes of the next level."""
-        masses = self._chances(rows, step) * rows.mass[:, None]
-        ended = masses[:, list(self.law.end_ids)].sum(axis=1)
-        masses[:, list(self.law.end_ids)] = 0
+        end_ids = list(self.law.end_ids)
+        masses = self._chances(rows, step) * rows.mass[:, None]  # (rows, V)
+        ended = masses[:, end_ids].sum(axis=1)
+        masses[:, end_ids] = 0
+
         within = self.near.final(rows.edits) <= self.search.distance
         edits, kind, alive, certain = self._decided(rows.edits, masses, self.length - step - 1)
         undecided = alive & ~certain
@@ -227,6 +275,7 @@ class _Search:
         self.outside[step] += ended_outside + (open_masses * ~alive).sum()
         if step + 1 == self.length:
             return rows.take(np.zeros(0, np.int64))
+
         least = np.take_along_axis(self.near.least(edits), kind, axis=1)
         row, token, member = self._chosen(rows, masses, undecided, alive, least)
         unread = self._passage(rows, masses, undecided, row, token)
@@ -234,6 +283,7 @@ class _Search:
         row = np.concatenate([row, unread])
         token = np.concatenate([token, goal])
         self._leave(rows, masses, undecided, row, token)
+
         more = np.zeros(len(unread), bool)
         return _Prefixes(
             tokens=np.concatenate([rows.tokens[row], token[:, None]], axis=1),
@@ -327,6 +377,7 @@ class _Search:
         total = float(sum(rest.mass for rest in self.rests))
         rate = self.search.samples / total  # fixed by the search, before anything is drawn
         counts = random.poisson([rate * rest.mass for rest in self.rests])
+
         hits = 0
         lengths = np.array([len(rest.tokens) for rest in self.rests])
         for length in np.unique(lengths):
@@ -349,10 +400,13 @@ class _Search:
             chances = self._next(tokens[:, -1], step)
             if first:
                 chances = self._unread(rests, chances, edits, step)
+
             row = np.repeat(np.arange(len(tokens)), counts)
             drawn = _drawn(chances, row, random)
             ends = np.isin(drawn, self.law.end_ids)
-            hits += int((self.near.final(edits)[row[ends]] <= self.search.distance).sum())
+            distances = self.near.final(edits)[row[ends]]
+            hits += int((distances <= self.search.distance).sum())
+
             row = row[~ends]
             drawn = drawn[~ends]
             after = self.near.step(edits[row], drawn)
@@ -361,6 +415,8 @@ class _Search:
             going = self.near.alive(after) & ~certain & (step + 1 < self.length)
             if not going.any():
                 break
+
+            # Equal prefixes go on as one row with a count.
             both = np.stack([row[going], drawn[going]])
             pairs, place, counts = np.unique(both, axis=1, return_index=True, return_counts=True)
             parents = pairs[0]

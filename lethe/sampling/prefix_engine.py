@@ -85,10 +85,9 @@ class PrefixEngine:
 
 
 class Decoding:
-    """One call of `answer`: prompts wait until the running rows reach their length, then join. ``watch`` takes the steps
-    where there is one."""
+    """One call of `answer`: prompts wait until the running rows reach their length, then join."""
 
-    watch: list[EngineStep] | None = None
+    watch: list[EngineStep] | None = None  # takes the steps, where there is such a list
 
     def __init__(self, engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings):
         self.engine = engine
@@ -180,14 +179,16 @@ class Decoding:
         logits = self.forward.step(frontier.tokens[:, -1], self.cache)
         if self.watch is not None:
             self.watch += steps_of(frontier.tokens, logits)
+
         top, drawn = self._draw(logits)
-        forced = frontier.number == GREEDY
+        forced = frontier.number == GREEDY  # (samples,) who takes the likeliest token
         if self.settings.adaptive_threshold is not None:
             mean = (frontier.confidence + top) / (frontier.steps_done() + 1)
             forced |= (mean > self.settings.adaptive_threshold)[frontier.row]
         rows, row_of_sample = np.unique(frontier.row[forced], return_inverse=True)
         likeliest = logits[torch.from_numpy(rows).to(logits.device)].argmax(-1)
         drawn[forced] = likeliest.cpu().numpy()[row_of_sample]
+
         frontier.grow(top, drawn)
         self._relieve()
         self.cache.copy(len(frontier), *frontier.settle())
@@ -204,6 +205,7 @@ class Decoding:
             block = logits[start : start + n_rows]
             top, weights = weigh(block, settings.temperature, settings.top_k, settings.top_p)
             check_numbers(top)
+
             samples = np.flatnonzero((rows >= start) & (rows < start + n_rows))
             row_in_block = torch.from_numpy(rows[samples] - start).to(logits.device)
             draw_of_sample = torch.from_numpy(draws[samples]).to(logits.device)
@@ -280,8 +282,11 @@ def numbers_of(settings: Settings, prompt: Prompt) -> list[int]:
 
 
 def random_numbers(settings: Settings, prompt: Prompt) -> np.ndarray:
-    """The (n + 1, steps) random numbers of the answers to a prompt; the last row is the greedy answer's, whose number is -1
-    and which draws nothing. Batches are stacked, so that all their samples share rows."""
+    """(n + 1, steps) the random numbers of the answers to a prompt.
+
+    The last row is the greedy answer's, whose number is -1 and which draws nothing. Batches are stacked, so that all their
+    samples share rows.
+    """
     steps = settings.max_new_tokens
     tables = []
     if prompt.only is None:
@@ -310,15 +315,13 @@ def _rows_of(settings: Settings, prompt_id: str, numbers: Sequence[int]) -> np.n
 
 @dataclass(frozen=True, eq=False)
 class PrefixBatch:
-    """Work that can start at any time: equally long prefixes of one prompt, whose ``tokens`` include the prompt's, and
-    the samples that follow them. ``confidence`` sums the top probabilities so far; sample ``number[i]`` follows prefix
-    ``row[i]``."""
+    """Work that can start at any time: equally long prefixes of one prompt, and the samples that follow them."""
 
-    prompt: int
-    tokens: np.ndarray
-    confidence: np.ndarray
-    number: np.ndarray
-    row: np.ndarray
+    prompt: int  # its place among the prompts of the call
+    tokens: np.ndarray  # (rows, length), the prompt's included
+    confidence: np.ndarray  # (rows,) the sum of the top probabilities so far
+    number: np.ndarray  # (samples,)
+    row: np.ndarray  # (samples,) the prefix that a sample follows
 
     @property
     def length(self) -> int:
@@ -328,10 +331,10 @@ class PrefixBatch:
 
 @dataclass(frozen=True)
 class FinishedAnswer:
-    """A finished answer and the samples that drew it. ``tokens`` are the generated tokens, the end token included."""
+    """A finished answer and the samples that drew it."""
 
-    tokens: tuple[int, ...]
-    number: np.ndarray
+    tokens: tuple[int, ...]  # those that were generated, the end token included
+    number: np.ndarray  # (samples,)
     mean_confidence: float
     stopped: bool
 
