@@ -85,13 +85,14 @@ class LetheCommand(TyperCommand):
     alone: Mapping[str, str] = MappingProxyType({})
 
     def parse_args(self, ctx: Typers, args: list[str]) -> list[str]:
-        given = []
+        words = []
         for place, word in enumerate(args):
             has_value = place + 1 < len(args) and not args[place + 1].startswith("-")
-            given.append(
-                word if word not in self.alone or has_value else f"{word}={self.alone[word]}"
-            )
-        return super().parse_args(ctx, given)
+            if word in self.alone and not has_value:
+                words.append(f"{word}={self.alone[word]}")
+            else:
+                words.append(word)
+        return super().parse_args(ctx, words)
 
     def make_context(self, *args: Typers, **extra: Typers) -> Typers:
         try:
