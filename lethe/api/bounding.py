@@ -96,6 +96,7 @@ class Bounds(Measurement):
         return _with_settings(self.results, recorded)
 
     @cached_property
+    @bounded.without_collector()
     def questions(self) -> dict[str, Numbers]:
         rows = tuple(row for row in self.results if row.split != ALONE)
         return Results({"": rows}).questions("")
@@ -661,6 +662,7 @@ def _add_passes(
     bounded.band_rows(add, "leak_at_k", "sampled", rate.mean(alpha, further))
 
 
+@bounded.without_collector()
 def _licensed(
     settings: bounded.MeasureSettings,
     source: _ScoreSource,

@@ -15,6 +15,7 @@ from lethe.errors import plural, shortened
 from lethe.registry import JUDGES, SCORERS
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 # What a score of 1 says of an answer, in the words of the tool that gave the score.
@@ -67,23 +68,29 @@ def says_stopped(table: pd.DataFrame) -> bool:
     return _says(table, STOPPED) > 0
 
 
-def cached_rows(table: pd.DataFrame) -> str | None:
-    """Why answers of a table are no new draws, by a column such as `cached`; None where it names none."""
+def cached_rows(table: pd.DataFrame, times: np.ndarray | None = None) -> str | None:
+    """Why answers of a table are no new draws, by a column such as `cached`; None where it names none.
+
+    Each row counts so many ``times``, (rows,), by default once.
+    """
     for column in table.columns:
         if str(column).lower() not in CACHED:
             continue
-        rows = _says(table, column)
+        rows = _says(table, column, times)
         if rows:
             answers = plural(rows, "answer")
             return f"The table states that {answers} came from a cache (column {column})"
     return None
 
 
-def _says(table: pd.DataFrame, column: str) -> int:
-    """How many rows of a table say yes in this column; none where it has no such column."""
+def _says(table: pd.DataFrame, column: str, times: np.ndarray | None = None) -> int:
+    """How many rows of a table say yes in this column, each so many ``times``; none where it has no such column."""
     if column not in table:
         return 0
-    return int(table[column].astype(str).str.lower().isin(("true", "yes", "1", "1.0")).sum())
+    says_yes = table[column].astype(str).str.lower().isin(("true", "yes", "1", "1.0"))
+    if times is None:
+        return int(says_yes.sum())
+    return int(times[says_yes.to_numpy()].sum())
 
 
 def reasons_in(table: pd.DataFrame) -> tuple[str, ...]:

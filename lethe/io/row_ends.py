@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,6 +62,13 @@ def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str 
             kind or (None if text else NO_TEXT) for kind, text in zip(kinds, has_text, strict=True)
         ]
     return kinds
+
+
+def ending(header: Iterable[str]) -> list[str]:
+    """The columns by which `missing_kinds` judges a row of a CSV: the first of `ENDS`, and those of errors and statuses."""
+    named = {name.lower(): name for name in header}
+    ends = [name for name in ENDS if name in named][:1]
+    return [named[name] for name in (*ends, *ERRORS, *STATUSES) if name in named]
 
 
 def _of_error(value: object) -> str | None:

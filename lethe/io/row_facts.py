@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.io.facts import MODELS, Facts, cached_rows, reasons_in, several_models
+from lethe.io.facts import (
+    CACHED,
+    MODELS,
+    REFUSED_BECAUSE,
+    STOPPED,
+    Facts,
+    cached_rows,
+    reasons_in,
+    several_models,
+)
 from lethe.io.logs._log import chosen
-from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._settings import NESTED, RequestSettings, setting_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def facts_of_rows(table: pd.DataFrame, name: str, score: str = "") -> Facts:
+def stating(header: Iterable[str], name: str, score: str) -> list[str]:
+    """The columns of a table that `facts_of_rows` and `says_stopped` read, beside that of the questions and `sample`."""
+    found = []
+    for column in header:
+        states_settings = column.lower() in NESTED or setting_of(column) is not None
+        states_draws = column.lower() in CACHED or column in (STOPPED, REFUSED_BECAUSE)
+        if states_settings or states_draws or (column in MODELS and column not in (name, score)):
+            found.append(column)
+    return found
+
+
+def facts_of_rows(
+    table: pd.DataFrame, name: str, score: str = "", times: np.ndarray | None = None
+) -> Facts:
     """The facts that the rows of drawn answers state: greedy decoding, a cache, several models, a file without a claim.
 
-    ``name`` is the column of the questions and ``score`` that of the scores, neither of which names a model.
+    ``name`` is the column of the questions and ``score`` that of the scores, neither of which names a model. Each row counts
+    so many ``times``, (rows,), by default once.
     """
     settings = RequestSettings()
-    settings.add_rows(table)
+    settings.add_rows(table, times)
     deterministic = None
     if settings.greedy_by:
         deterministic = f"The table states greedy decoding ({settings.greedy_by})"
@@ -31,7 +55,7 @@ def facts_of_rows(table: pd.DataFrame, name: str, score: str = "") -> Facts:
     selected = [f"{sentence}." for sentence in chosen(settings.sampling)]
     return Facts(
         deterministic=deterministic,
-        repeated=cached_rows(table),
+        repeated=cached_rows(table, times),
         mixed=mixed,
         refused=(*reasons_in(table), *selected),
     )

@@ -128,7 +128,7 @@ def read_table(
     else:
         legal = ", ".join(TABLE_SUFFIXES)
         raise BadFile(path, f"ends in {suffix or 'nothing'!r}; must be one of {legal}")
-    _check_names(path, [str(column) for column in table.columns], [*required, *text, *optional])
+    check_names(path, [str(column) for column in table.columns], [*required, *text, *optional])
     absent = [column for column in required if column not in table.columns]
     if absent and suffix in csv_form.SUFFIXES and all(map(_looks_like_a_number, table.columns)):
         numbers = ", ".join(map(str, table.columns))
@@ -279,7 +279,7 @@ def _looks_like_a_number(name: object) -> bool:
     return "_" not in str(name)
 
 
-def _check_names(path: Path, columns: Sequence[str], legal: Sequence[str]) -> None:
+def check_names(path: Path, columns: Sequence[str], legal: Sequence[str]) -> None:
     """Refuse a column that differs from a legal name, which the table lacks, only by case or punctuation."""
     name_of_letters = {_letters(name): name for name in legal if name not in columns}
     for column in columns:
@@ -296,24 +296,10 @@ def _letters(name: str) -> str:
 def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
-    form = _form(path, required)
-    _check_header(path, form.header)
-    missing: dict[str, Sequence[str]] = {}
-    for name in form.header:
-        missing[name] = MISSING
-        if name in text:
-            missing[name] = ("",)
+    form = checked_form(path, required)
     try:
         with _lines_of(path, form) as lines:
-            table = pd.read_csv(
-                lines,
-                sep=form.separator,
-                dtype=dict.fromkeys(text, str),
-                skiprows=form.line - 1,
-                skip_blank_lines=len(form.header) > 1,
-                keep_default_na=False,
-                na_values=missing,
-            )
+            table = parsed(lines, form, text, skipped=form.line - 1)
     except UnicodeDecodeError:
         raise csv_form.broken_utf8(path) from None
     except ValueError as error:  # pandas raises several subclasses
@@ -322,6 +308,33 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
         problem = "its rows have more fields than its header"
         raise BadFile(path, problem, "Give every column a name.")
     return table
+
+
+def parsed(lines: TextIO, form: CsvForm, text: Sequence[str], skipped: int = 0) -> pd.DataFrame:
+    """The header and the rows of a table, after so many ``skipped`` lines; columns of ``text`` hold text."""
+    import pandas as pd
+
+    missing: dict[str, Sequence[str]] = {}
+    for name in form.header:
+        missing[name] = MISSING
+        if name in text:
+            missing[name] = ("",)
+    return pd.read_csv(
+        lines,
+        sep=form.separator,
+        dtype=dict.fromkeys(text, str),
+        skiprows=skipped,
+        skip_blank_lines=len(form.header) > 1,
+        keep_default_na=False,
+        na_values=missing,
+    )
+
+
+def checked_form(path: Path, required: Sequence[str] = ()) -> CsvForm:
+    """The form of a CSV; `BadFile` where its header is too wide, or has a name twice."""
+    form = _form(path, required)
+    _check_header(path, form.header)
+    return form
 
 
 def _form(path: Path, required: Sequence[str] = ()) -> CsvForm:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -18,11 +19,11 @@ from lethe.io.cache import Levels
 from lethe.measure.scores import Missing, PromptScores, mean, plain_rows, plain_statistics
 from lethe.progress import progress
 from lethe.results.licence import ROUNDING, containing, excluded, without_ends
-from lethe.results.table import Result, Rows
+from lethe.results.table import Point, Result, Rows, rows_at
 from lethe.results.views import ALONE
 from lethe.statistics import betting, many_prompts
 from lethe.statistics.bound import Assumes, Bound, Covers, both_ends
-from lethe.statistics.bounds import LARGEST, leak_bounds, paper_bounds, tighter_bounds
+from lethe.statistics.bounds import LARGEST, PROVEN, leak_bounds, paper_bounds, tighter_bounds
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.counts import at_least_once, rate_bounds
 from lethe.statistics.judge_error import METHOD as JUDGE_METHOD
@@ -204,7 +205,7 @@ def counts_of(scores: Sequence[np.ndarray | None]) -> Rate:
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Let the collector of circles of objects rest, which would look at a million rows again and again."""
     was_on = gc.isenabled()
     gc.disable()
@@ -215,7 +216,7 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-@_without_collector()
+@without_collector()
 def _each(
     model: str, prompts: Sequence[PromptScores], settings: MeasureSettings, rate: Rate
 ) -> list[list[Result]]:
@@ -224,15 +225,12 @@ def _each(
         return []
     alpha = settings.alpha
     rows_of_place = [Rows(model) for _ in prompts]
-    add_to = []
-    for rows, prompt in zip(rows_of_place, prompts, strict=True):
-        add_to.append(partial(rows.add, "question", item=prompt.prompt_id, split="forget"))
     levels = Levels()
     scores = [prompt.scores for prompt in prompts]
     bets = betting.ends_of_rows(scores, alpha)
     for places, matrix in matrices(scores):
         _score_rows(
-            add_to,
+            rows_of_place,
             places,
             matrix,
             prompts,
@@ -243,8 +241,11 @@ def _each(
 
     lower_ends, upper_ends = rate_bounds(rate.leaks, rate.n, alpha, rate.missing)
     band = rate.each(alpha, QUERIES)
-    for place, add in enumerate(add_to):
+    for place, prompt in enumerate(prompts):
         if not math.isnan(rate.leaks[place]):
+            add = partial(
+                rows_of_place[place].add, "question", item=prompt.prompt_id, split="forget"
+            )
             leaks = int(rate.leaks[place])
             n = int(rate.n[place])
             missing = int(rate.missing[place])
@@ -264,13 +265,13 @@ def _each(
             add("leak", "sampled", share, *ends, missing=missing, evidence=evidence)
             add("leaks", "sampled", leaks + missing)
             add("unjudged", "sampled", missing)
-        band_rows(add, "leak_at_k", "sampled", band, place)
+    _add_band_of_each(rows_of_place, prompts, band)
     rows_of_prompts = [rows.rows for rows in rows_of_place]
     return _in_plausible_order(rows_of_prompts, prompts, alpha)
 
 
 def _score_rows(
-    add_to: Sequence[Callable[..., None]],
+    rows_of_place: Sequence[Rows],
     places: Sequence[int],
     matrix: np.ndarray,
     prompts: Sequence[PromptScores],
@@ -297,13 +298,23 @@ def _score_rows(
     mean_lower = sharp.bounds("mean_lower")
     mean_upper = sharp.bounds("mean_upper")
     sd_upper = sharp.bounds("sd_upper")
-    tail_lower = paper.tables("m_gen_lower")
-    tail_upper = paper.tables("m_gen")
-    tail_sharper = sharp.tables()
-    for row, place in enumerate(places):
+    exceedance = partial(map, Point, settings.thresholds)
+    tail_end = replace(m_mu[0], method=PROVEN["m_gen"][1])
+    sharper_method = f"{sharp.exceedance_method}, all thresholds at once"
+    sharper_end = replace(tail_end, method=sharper_method)
+    tails = zip(
+        paper.m_gen_lower.tolist(), paper.m_gen.tolist(), sharp.exceedance.tolist(), strict=True
+    )
+    for row, (place, (lowers, uppers, sharper)) in enumerate(zip(places, tails, strict=True)):
         prompt = prompts[place]
-        add = partial(add_to[place], basis="sampled")
-        plain = plain_statistics(prompt.scores, settings.rho)
+        rows = rows_of_place[place]
+        add = partial(rows.add, "question", basis="sampled", item=prompt.prompt_id, split="forget")
+        mean_of_draws = float(paper.mean[row])
+        sd = float(paper.sd[row])
+        plain = {"score": mean_of_draws, "sd": sd, "max": float(paper.max[row])}
+        plain["ed_score"] = mean_of_draws + settings.rho * sd
+        if prompt.missing:
+            plain = plain_statistics(prompt.scores, settings.rho)
         add("answers", estimate=prompt.n)
         add("unscored", estimate=prompt.missing)
         add("max", estimate=plain["max"])
@@ -312,11 +323,12 @@ def _score_rows(
         add("score_betting", lower=mean_lower[row], upper=mean_upper[row])
         add("sd", estimate=plain["sd"], upper=m_sigma[row])
         add("sd_betting", upper=sd_upper[row])
-        for column, x in enumerate(settings.thresholds):
-            lower = tail_lower[row][column]
-            upper = tail_upper[row][column]
-            add("exceedance", lower=lower, upper=upper, at=x)
-            add("exceedance_sharper", upper=tail_sharper[row][column], at=x)
+        points = exceedance(repeat(None), lowers, uppers)
+        plain_tails = rows_at(_about(rows, prompt, "exceedance"), tail_end, points)
+        points = exceedance(repeat(None), repeat(None), sharper)
+        sharper_tails = rows_at(_about(rows, prompt, "exceedance_sharper"), sharper_end, points)
+        for of_threshold in zip(plain_tails, sharper_tails, strict=True):
+            rows.rows += of_threshold
         add("exceedance_method", text=sharp.exceedance_method)
 
 
@@ -431,6 +443,23 @@ def band_rows(
         if ends:
             estimate = float(estimates[place])
             add(quantity, basis, estimate, *ends, at=float(k))
+
+
+def _add_band_of_each(
+    rows_of_place: Sequence[Rows], prompts: Sequence[PromptScores], band: Band
+) -> None:
+    """Add leak@k of each prompt: as `band_rows`, without a bound in between for each of half a million rows."""
+    ks = [float(k) for k in band.k.tolist()]
+    tables = (band.estimate.tolist(), band.lower.tolist(), band.upper.tolist())
+    for rows, prompt, n, *of_prompt in zip(rows_of_place, prompts, band.n, *tables, strict=True):
+        about = _about(rows, prompt, "leak_at_k")
+        end = Bound(1.0, "upper", band.alpha, band.covers, band.assumes, band.method, n)
+        rows.rows += rows_at(about, end, map(Point, ks, *of_prompt))
+
+
+def _about(rows: Rows, prompt: PromptScores, quantity: str) -> Result:
+    """What all rows of a quantity of a prompt share."""
+    return Result(rows.model, "question", quantity, "sampled", prompt.prompt_id, "forget")
 
 
 def _judged_rows(
@@ -585,9 +614,9 @@ def worst_of(rows: Sequence[Result], quantity: str, basis: str = "sampled") -> W
     bounded = [row for row in of_prompts(rows, quantity, basis) if row.upper is not None]
     if not bounded:
         return None
-    uppers = [row.upper_bound for row in bounded]
-    place, bound = many_prompts.worst_prompt(uppers)
-    return Worst(str(bounded[place].item), bound)
+    largest = max(bounded, key=lambda row: row.upper or 0.0)
+    _, bound = many_prompts.worst_prompt([largest.upper_bound])
+    return Worst(str(largest.item), bound)
 
 
 def metric_of(rows: Sequence[Result]) -> str:
@@ -610,6 +639,7 @@ def pooled_of(rows: Sequence[Result], alpha: float) -> Bound | None:
     return many_prompts.pooled(leaks, sizes, alpha)
 
 
+@without_collector()
 def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
     """Add the rows of a file of scores; where missing scores count as the worst, also those of the judged scores alone.
 
@@ -619,7 +649,8 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
     alpha = settings.alpha
     measured = Rows(rows.model)
     rows_of_prompts = measure_prompts(measured, prompts, settings)
-    metric = metric_of(measured.rows)
+    single = [row for row in measured.rows if row.at is None]  # most rows are at a k or a threshold
+    metric = metric_of(single)
     facts = {
         "alpha": alpha,
         "threshold": settings.share_above,
@@ -631,18 +662,18 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
     if settings.missing == "worst":
         _rows_of_judged_alone(rows, prompts, rows_of_prompts, settings)
     for quantity in WORST:
-        worst = worst_of(measured.rows, quantity)
+        worst = worst_of(single, quantity)
         if worst:
             evidence = {"prompt_id": worst.prompt_id}
             add = partial(rows.add, "model", evidence=evidence)
             add(f"{quantity}_worst", "sampled", upper=worst.bound)
-    average = pooled_of(measured.rows, alpha)
+    average = pooled_of(single, alpha)
     if average:
         rows.add("model", "leak", "sampled", upper=average)
     if len(prompts) > 1:
-        means = [row.estimate for row in of_prompts(measured.rows, "score")]
+        means = [row.estimate for row in of_prompts(single, "score")]
         _population_row(rows, prompts, means, settings, binary=metric == "m_bin")
-    compared = of_prompts(measured.rows, *METRIC[metric])
+    compared = of_prompts(single, *METRIC[metric])
     bounds = [row.upper_bound for row in compared]
     rows.add("model", "share_above", "sampled", share_above(bounds, settings.share_above))
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -27,7 +28,7 @@ from lethe.errors import (
     shortened,
 )
 from lethe.io import csv_form, ids
-from lethe.io.artifacts import GREEDY, Row, first_rows, record_of_draws
+from lethe.io.artifacts import GREEDY, Row, at_first, first_rows, record_of_draws
 from lethe.io.cells import NumberColumn
 from lethe.io.facts import (
     DOCUMENTED,
@@ -45,6 +46,7 @@ from lethe.io.logs.benchmarks import OPEN_UNLEARNING
 from lethe.io.packed import suffix_of
 from lethe.io.row_ends import without_end
 from lethe.io.row_facts import copies, facts_of_rows
+from lethe.io.score_blocks import read_score_rows
 from lethe.io.tables import (
     JUDGE,
     file_line,
@@ -237,6 +239,9 @@ def read_scores(
     BadFile, BadRow
         If there is no such column, no row, a score out of range, or an answer twice.
     """
+    read_by_block = _read_by_block(path, missing, column, by, leak_is)
+    if read_by_block is not None:
+        return read_by_block
     name = by or ids.PROMPT
     table, columns = _table_of_scores(path, column, by)
     column = "=".join(columns)
@@ -266,13 +271,69 @@ def read_scores(
             raise BadFile(path, "holds the greedy answers (sample -1) only", remedy)
     _check_cells(_Cells(path, table, values, lines), name, column, missing, broken[lines])
     prompts = _grouped(path, values, table[name], samples, missing)
-    understood = _understood(path, table, name, stated, read[0])
+    understood = _understood(path, prompts, name, stated, read[0])
     return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped)
+
+
+def _read_by_block(
+    path: Path,
+    missing: Missing | None,
+    column: str | None,
+    by: str | None,
+    leak_is: LeakIs | None,
+) -> ReadScores | None:
+    """As `read_scores`, of a plain CSV in which nothing is wrong; None for another table."""
+    import pandas as pd
+
+    name = by or ids.PROMPT
+    score = column or DOCUMENTED
+    if "=" in score or at_first(path) is not None:
+        return None
+    rows = read_score_rows(path, name, score, [score, by] if by else [score])
+    if rows is None:
+        return None
+    codes, values, samples = rows.codes, rows.values, rows.samples
+    labels = np.array(rows.prompts, dtype=object)
+    if samples is not None:
+        is_drawn = samples != GREEDY
+        if not is_drawn.all():
+            codes, places = pd.factorize(codes[is_drawn])
+            labels = labels[places]
+            values = values[is_drawn]
+            samples = samples[is_drawn]
+    is_missing = np.isnan(values)
+    if missing is None and is_missing.any():
+        return None
+    is_legal = is_missing | ((values >= 0) & (values <= 1))
+    if not len(values) or not is_legal.all() or _answers_repeat(codes, samples):
+        return None
+    prompts = _split(labels, codes, values, samples, missing)
+    if not all(prompt.n for prompt in prompts):
+        return None
+    stated = Stated(score, facts_of_columns([score], path), leak_is)
+    stated = _of_rows(stated, rows.statements, name, rows.times)
+    understood = _understood(path, prompts, name, stated, NumberColumn(values))
+    stopped = says_stopped(rows.statements)
+    return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped)
+
+
+def _answers_repeat(codes: np.ndarray, samples: np.ndarray | None) -> bool:
+    """Whether two rows are the same answer to the same prompt; ``codes`` and ``samples`` are (rows,)."""
+    if samples is None:
+        return False
+    least = int(samples.min())
+    span = int(samples.max()) - least + 1
+    if span * (int(codes.max()) + 1) >= 2**62:
+        keys = np.stack([codes, samples], axis=1)
+        return len(np.unique(keys, axis=0)) < len(keys)
+    key = codes.astype(np.int64) * span + (samples - least)
+    key.sort()
+    return bool((key[1:] == key[:-1]).any())
 
 
 def _understood(
     path: Path,
-    table: pd.DataFrame,
+    prompts: Sequence[PromptScores],
     name: str,
     stated: Stated,
     numbers: NumberColumn,
@@ -282,7 +343,7 @@ def _understood(
     Example: "semicolon table, question_id as prompt, leaked: yes = leak".
     """
     question = f"{name} as prompt"
-    is_without_ids = (table[name] == ALL).all()
+    is_without_ids = len(prompts) == 1 and prompts[0].prompt_id == ALL
     if is_without_ids:
         question = "one prompt"
     score = f"{stated.score}: {numbers.word_of_1} = {stated.says}"
@@ -473,21 +534,29 @@ def _split(
     missing: str | None,
 ) -> list[PromptScores]:
     """The scores of each prompt, whose place among the ``labels`` the ``codes`` name."""
-    order = np.argsort(codes, kind="stable")
-    begins = np.flatnonzero(np.diff(codes[order])) + 1
+    if (codes[1:] < codes[:-1]).any():
+        order = np.argsort(codes, kind="stable")
+        codes = codes[order]
+        values = values[order]
+        if samples is not None:
+            samples = samples[order]
+    begins = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
     prompts = []
-    for place, rows in enumerate(np.split(order, begins)):
-        absent = np.isnan(values[rows])
-        kept = rows
-        if missing == "drop":
-            kept = rows[~absent]
+    for place, (begin, end) in enumerate(pairwise(begins)):
+        scores = values[begin:end]
         names = None
         if samples is not None:
-            names = samples[kept]
+            names = samples[begin:end]
+        absent = np.isnan(scores)
+        n_missing = int(np.count_nonzero(absent))
+        if n_missing and missing == "drop":
+            scores = scores[~absent]
+            if names is not None:
+                names = names[~absent]
         prompt = PromptScores(
             prompt_id=str(labels[place]),
-            scores=values[kept],
-            missing=int(absent.sum()),
+            scores=scores,
+            missing=n_missing,
             samples=names,
         )
         prompts.append(prompt)
@@ -502,12 +571,20 @@ def could_stop(path: Path, read: ReadScores) -> bool:
     return read.stopped or record_of_draws(path).get("stop") == "sequential"
 
 
-def _of_rows(stated: Stated, table: pd.DataFrame, name: str) -> Stated:
-    """What is stated of scores, with what their rows say: several models, or why nothing can be claimed."""
+def _of_rows(
+    stated: Stated, table: pd.DataFrame, name: str, times: np.ndarray | None = None
+) -> Stated:
+    """What is stated of scores, with what their rows say: several models, or why nothing can be claimed.
+
+    Each row counts so many ``times``, (rows,), by default once.
+    """
     drawn = table
     if "sample" in table:
-        drawn = table[sample_names(table["sample"]) != str(GREEDY)]
-    facts = facts_of_rows(drawn, name, stated.score)
+        is_drawn = (sample_names(table["sample"]) != str(GREEDY)).to_numpy()
+        drawn = table[is_drawn]
+        if times is not None:
+            times = times[is_drawn]
+    facts = facts_of_rows(drawn, name, stated.score, times)
     refused = dict.fromkeys((*reasons_in(table), *facts.refused))
     facts = replace(facts, means=stated.facts.means, refused=tuple(refused))
     return replace(stated, facts=facts)

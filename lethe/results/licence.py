@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from lethe.errors import plural
 from lethe.io.facts import scorer_of
@@ -197,8 +197,7 @@ def _below(rows: Sequence[str]) -> str:
 STATED_BY = {"score": "score", "score_betting": "score", "sd": "sd", "sd_betting": "sd"}
 
 
-@dataclass(frozen=True)
-class _Value:
+class _Value(NamedTuple):
     """Which quantity of which scores a row is about."""
 
     quantity: str

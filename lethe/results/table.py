@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 from lethe.io.files import Json
 from lethe.results import quantities
@@ -180,24 +180,41 @@ def _row(
     end = upper or lower
     if end is None:
         return Result(*key, estimate=estimate, **further)
-    values: dict[str, Any] = {
-        "covers": str(end.covers),
-        "assumes": str(end.assumes),
-        "method": end.method,
-        "n": end.n,
-    }
-    for bound in (lower, upper):
-        if bound is not None:
-            values[bound.side] = float(bound.value)
-            values[f"alpha_{bound.side}"] = float(bound.alpha)
-    values.update(further)
-    return Result(*key, estimate=estimate, **values)
+    further.setdefault("n", end.n)
+    least = most = alpha_lower = alpha_upper = None
+    if lower is not None:
+        least = float(lower.value)
+        alpha_lower = float(lower.alpha)
+    if upper is not None:
+        most = float(upper.value)
+        alpha_upper = float(upper.alpha)
+    return Result(
+        *key,
+        estimate=estimate,
+        lower=least,
+        upper=most,
+        alpha_lower=alpha_lower,
+        alpha_upper=alpha_upper,
+        covers=str(end.covers),
+        assumes=str(end.assumes),
+        method=end.method,
+        **further,
+    )
 
 
 def _share_a_guarantee(lower: Bound, upper: Bound) -> bool:
     """Whether two ends may stand in a row: the level alone may differ."""
     same_claim = lower.covers == upper.covers and lower.assumes == upper.assumes
     return same_claim and lower.method == upper.method and lower.n == upper.n
+
+
+class Point(NamedTuple):
+    """An interval at a threshold or a number of answers; None or NaN for an estimate, None for an end that is missing."""
+
+    at: float
+    estimate: float | None
+    lower: float | None
+    upper: float
 
 
 class Rows:
@@ -236,6 +253,45 @@ class Rows:
         else:
             self.rows.append(result(*key, estimate, upper=upper, **further))
             self.rows.append(result(*key, lower=lower, **further))
+
+
+def rows_at(about: Result, end: Bound, points: Iterable[Point]) -> list[Result]:
+    """A row of a quantity for each of its points, of which all ends have the guarantee of ``end``; none for a NaN upper end.
+
+    ``about`` has what the rows share beside that: model, scope, quantity, basis, item and split. A table of many prompts has
+    a million such rows.
+    """
+    quantities.of(about.scope, about.quantity, about.basis)
+    alpha = float(end.alpha)
+    covers = str(end.covers)
+    assumes = str(end.assumes)
+    rows = []
+    for at, estimate, lower, upper in points:
+        if math.isnan(upper):
+            continue
+        if estimate is not None and math.isnan(estimate):
+            estimate = None
+        alpha_lower = alpha if lower is not None else None
+        row = Result(
+            about.model,
+            about.scope,
+            about.quantity,
+            about.basis,
+            about.item,
+            about.split,
+            at,
+            estimate,
+            lower,
+            upper,
+            alpha_lower,
+            alpha,
+            covers,
+            assumes,
+            end.method,
+            end.n,
+        )
+        rows.append(row)
+    return rows
 
 
 def in_language(row: Result) -> Result:

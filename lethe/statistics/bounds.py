@@ -86,10 +86,6 @@ class PaperBounds(_PerPrompt):
     m_sigma: np.ndarray
     assumes: str = Assumes.DRAWS
 
-    def tables(self, name: str) -> list[list[Bound]]:
-        """Each prompt's ``m_gen`` or ``m_gen_lower``, one bound per threshold."""
-        return [self._bounds(name, row) for row in getattr(self, name)]
-
 
 def paper_bounds(
     scores: np.ndarray,
@@ -465,15 +461,6 @@ class TighterBounds(_PerPrompt):
     exceedance: np.ndarray
     exceedance_method: str
     assumes: str = Assumes.DRAWS_IN_ORDER
-
-    def tables(self) -> list[list[Bound]]:
-        """Each prompt's ``exceedance``, one bound per threshold."""
-        method = f"{self.exceedance_method}, all thresholds at once"
-        rest = (self.alpha, Covers.ONE_PROMPT, Assumes.DRAWS, method, self.n)
-        tables = []
-        for row in self.exceedance.tolist():
-            tables.append([Bound(value, "upper", *rest) for value in row])
-        return tables
 
 
 def tighter_bounds(

@@ -1,7 +1,8 @@
 """`lethe.bounds` of large tables beside pandas and SciPy, which read the same file and compute Clopper-Pearson's ends.
 
 A run is a process of its own. The clock counts its processor seconds, imports included. Graded scores of unequal n stand
-beside as many of equal n. Exit status 1 where a ratio exceeds its limit. An argument divides the rows, for a quick look.
+beside as many of equal n. 30 million rows of either kind must stay below `MEMORY`. Exit status 1 where a limit is exceeded.
+An argument divides the rows, for a quick look.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+MEMORY = 2048.0  # MiB of the largest table
 PANDAS = """
 import pandas as pd
 from scipy.stats import beta
@@ -46,27 +48,26 @@ class Table:
     graded: bool = False
     equal: bool = False
 
+    def __str__(self) -> str:
+        scores = "graded scores" if self.graded else "scores of 0 and 1"
+        return f"{self.prompts:,} prompts, {self.rows:,} {scores}"
+
     def write(self, path: Path) -> Path:
         """The table as CSV; its leak rates differ between prompts."""
-        import pandas as pd
-
         rng = np.random.default_rng(0)
         n = self.rows // self.prompts
         sizes = np.full(self.prompts, n)
         if not self.equal:
             sizes = rng.integers(n * 4 // 5, n * 6 // 5 + 1, self.prompts)
-        names = [f"q{place}" for place in range(self.prompts)]
-        samples = [np.arange(size) for size in sizes]
-        rates = np.repeat(rng.beta(1, 20, self.prompts), sizes)
-        scores = (rng.random(len(rates)) < rates).astype(int)
-        if self.graded:
-            scores = rng.beta(2, 5, len(rates)).round(4)
-        columns = {
-            "prompt_id": np.repeat(names, sizes),
-            "sample": np.concatenate(samples),
-            "score": scores,
-        }
-        pd.DataFrame(columns).to_csv(path, index=False)
+        rates = rng.beta(1, 20, self.prompts)
+        with path.open("w") as file:
+            file.write("prompt_id,sample,score\n")
+            for place, (size, rate) in enumerate(zip(sizes.tolist(), rates.tolist(), strict=True)):
+                scores = (rng.random(size) < rate).astype(int)
+                if self.graded:
+                    scores = rng.beta(2, 5, size).round(4)
+                lines = zip(range(size), scores.tolist(), strict=True)
+                file.writelines(f"q{place},{sample},{score}\n" for sample, score in lines)
         return path
 
 
@@ -76,6 +77,9 @@ class Used:
 
     seconds: float
     memory: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s, {self.memory:.0f} MiB"
 
     @classmethod
     def by(cls, work: str, path: Path) -> "Used":
@@ -103,6 +107,11 @@ def main(scale: int = 1) -> int:
         ours = Used.by(LETHE, unequal.write(Path(folder) / "unequal.csv"))
         other = Used.by(LETHE, equal.write(Path(folder) / "equal.csv"))
         missed |= _is_missed(unequal, ours, other, "equal n", 2.0)
+        for graded in (False, True):
+            largest = Table(300, 30_000_000 // scale, graded)
+            path = largest.write(Path(folder) / "largest.csv")
+            missed |= _is_too_large(largest, Used.by(LETHE, path))
+            path.unlink()
     return int(missed)
 
 
@@ -110,11 +119,17 @@ def _is_missed(table: Table, ours: Used, other: Used, beside: str, limit: float)
     """Print a line of the ratio; return whether it exceeds its limit."""
     ratio = ours.seconds / other.seconds
     verdict = "met" if ratio <= limit else "MISSED"
-    scores = "graded scores" if table.graded else "scores of 0 and 1"
-    what = f"{table.prompts:,} prompts, {table.rows:,} {scores}"
-    taken = f"{ours.seconds:.1f} s, {ours.memory:.0f} MiB; {beside} {other.seconds:.1f} s"
-    print(f"{what}: {taken}; ratio {ratio:.1f}, target {limit:g} {verdict}", flush=True)
+    taken = f"{ours}; {beside} {other.seconds:.1f} s"
+    print(f"{table}: {taken}; ratio {ratio:.1f}, target {limit:g} {verdict}", flush=True)
     return ratio > limit
+
+
+def _is_too_large(table: Table, used: Used) -> bool:
+    """Print a line of the memory; return whether it exceeds its limit."""
+    is_too_large = used.memory > MEMORY
+    verdict = "MISSED" if is_too_large else "met"
+    print(f"{table}: {used}, target {MEMORY:.0f} MiB {verdict}", flush=True)
+    return is_too_large
 
 
 if __name__ == "__main__":

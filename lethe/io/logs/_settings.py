@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypedDict
 
+import numpy as np
+
 from lethe.io.files import Json
 from lethe.io.logs._log import DECODING, as_object, greedy
 
@@ -104,8 +106,13 @@ class RequestSettings:
         else:
             self.add(row)
 
-    def add_rows(self, table: pd.DataFrame) -> None:
-        """Add what each row of a table states in the columns of these names, however they are written."""
+    def add_rows(self, table: pd.DataFrame, times: np.ndarray | None = None) -> None:
+        """Add what each row of a table states in the columns of these names, however they are written.
+
+        Each row counts so many ``times``, (rows,), by default once.
+        """
+        if times is None:
+            times = np.ones(len(table), dtype=np.int64)
         stated: list[str] = []
         nested = False
         for name in table.columns:
@@ -118,11 +125,13 @@ class RequestSettings:
             return
         rows = table[stated]
         if nested:
-            for row in rows.to_dict("records"):
-                self.add(row)
+            for row, count in zip(rows.to_dict("records"), times.tolist(), strict=True):
+                self.add(row, count)
             return
-        for *values, times in rows.value_counts(dropna=False).reset_index().itertuples(index=False):
-            self.add(dict(zip(stated, values, strict=True)), times)
+        distinct = rows.assign(times=times).groupby(stated, sort=False, dropna=False)
+        counts = distinct["times"].sum().sort_values(ascending=False, kind="stable")
+        for *values, count in counts.reset_index().itertuples(index=False):
+            self.add(dict(zip(stated, values, strict=True)), int(count))
 
     @property
     def sampling(self) -> dict[str, Json]:

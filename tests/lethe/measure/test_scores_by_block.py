@@ -1,0 +1,116 @@
+"""The reader by block beside the reader of whole tables, which is its naive twin."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import LetheError
+from lethe.io import score_blocks
+from lethe.measure import scores
+from lethe.measure.scores import read_scores
+
+# The cells of a column: those that every reader takes, and odd ones.
+CELLS = {
+    "prompt_id": (["q1", "q2", "Ada B"], ["q1 ", "", "1", "1.0", "01", "caf\u00e9", '"q1"', "\u200b"]),
+    "sample": (["0", "1", "2", "3"], ["-1", "1.0", "", "a", "99999999999"]),
+    "score": (["0", "1", "0.25"], ["", "NA", "yes", "50%", "1.5", "nan", "inf", " 1", "0.1234567890123456789"]),
+    "temperature": (["0.7", "1"], ["0", "", "auto", "0.70"]),
+    "model": (["m"], ["n", ""]),
+    "cached": (["false"], ["true", ""]),
+    "stopped": (["0"], ["1", ""]),
+    "finish_reason": (["stop", "length"], ["error", "", "7"]),
+    "error": (["", "none"], ["timeout", "0.5"]),
+    "status": (["200"], ["500", ""]),
+    "cache_hit": (["no"], ["yes"]),
+    "gen_top_k": (["50"], ["1"]),
+    "note": (["x"], ["", "a;b"]),
+}  # fmt: skip
+HEADS = ["prompt_id", "score"]
+
+
+@st.composite
+def tables(draw):
+    """The text of a table; of each column the cells are plain, or odd ones are among them."""
+    others = draw(st.lists(st.sampled_from(sorted(set(CELLS) - set(HEADS))), unique=True))
+    header = draw(st.permutations([*HEADS, *others]))
+    odd = draw(st.lists(st.sampled_from(header), max_size=1))
+    cells = []
+    for name in header:
+        plain, further = CELLS[name]
+        cells.append(st.sampled_from([*plain, *further] if name in odd else plain))
+    rows = draw(st.lists(st.tuples(*cells), min_size=1, max_size=12))
+    separator = draw(st.sampled_from([",", ";", "\t"]))
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    lines = [separator.join(row) for row in [header, *rows]]
+    return end.join(lines) + draw(st.sampled_from(["", end]))
+
+
+def outcome(path, missing):
+    """What a reader made of a file, in values that can be compared."""
+    try:
+        read = read_scores(path, missing)
+    except LetheError as error:
+        return str(error)
+    prompts = []
+    for prompt in read.prompts:
+        samples = None
+        if prompt.samples is not None:
+            samples = [str(sample) for sample in prompt.samples]
+        prompts.append([prompt.prompt_id, repr(prompt.scores.tolist()), prompt.missing, samples])
+    return prompts, read.stated, read.understood, read.stopped
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(table=tables(), missing=st.sampled_from([None, "worst", "drop"]))
+def test_a_table_read_by_block_is_the_table_read_whole(tmp_path, table, missing):
+    path = tmp_path / "scores.csv"
+    path.write_bytes(table.encode())
+
+    with patch.object(score_blocks, "BLOCK", 40):
+        by_block = outcome(path, missing)
+    with patch.object(scores, "read_score_rows", lambda *_: None):
+        whole = outcome(path, missing)
+
+    assert by_block == whole
+
+
+def written(tmp_path, *lines):
+    path = tmp_path / "scores.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def by_block(path):
+    return score_blocks.read_score_rows(path, "prompt_id", "score", ["score"])
+
+
+def test_a_plain_table_is_read_by_block(tmp_path):
+    path = written(tmp_path, "prompt_id,sample,score", "b,0,0.5", "a,0,1", "b,-1,0")
+
+    rows = by_block(path)
+
+    assert rows.prompts == ["b", "a"]
+    assert rows.codes.tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(rows.values, [0.5, 1, 0])
+    assert rows.samples.tolist() == [0, 0, -1]
+
+
+def test_a_statement_on_draws_is_kept_once_with_its_rows(tmp_path):
+    lines = [f"q,{sample},0,0.7,m" for sample in range(9)]
+    path = written(tmp_path, "prompt_id,sample,score,temperature,model", *lines)
+
+    with patch.object(score_blocks, "BLOCK", 40):
+        rows = by_block(path)
+
+    assert rows.times.tolist() == [9]
+    assert rows.statements["temperature"].tolist() == [0.7]
+
+
+@pytest.mark.parametrize("row", ['"q",0', "q,yes", "q,0,1", ",0"])
+def test_what_is_unusual_is_left_to_the_reader_of_whole_tables(tmp_path, row):
+    path = written(tmp_path, "prompt_id,score", "p,0", row)
+
+    assert by_block(path) is None
