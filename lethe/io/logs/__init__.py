@@ -22,14 +22,19 @@ from lethe.io.cells import NoNumber, numbers_of
 from lethe.io.facts import CACHED, MODELS, cached_rows, of_column, reasons_in, says_stopped
 from lethe.io.files import Json, check_file, check_text
 from lethe.io.logs import (
-    benchmarks,
     completions,
     deepeval,
     every_eval_ever,
+    garak,
+    harmbench,
+    helm,
     inspect_ai,
+    jailbreakbench,
+    leak_k,
     lm_eval,
+    open_unlearning,
     openai_batch,
-    red_team,
+    promptfoo,
     responses,
 )
 from lethe.io.logs._log import Format, Log, Table, as_text
@@ -224,13 +229,13 @@ TABLE = Format(
 FORMATS = (
     inspect_ai.FORMAT,
     lm_eval.FORMAT,
-    red_team.GARAK,
-    red_team.PROMPTFOO,
-    benchmarks.LEAK_K,
-    benchmarks.JAILBREAKBENCH,
-    benchmarks.OPEN_UNLEARNING,
-    benchmarks.HARMBENCH,
-    benchmarks.HELM,
+    garak.FORMAT,
+    promptfoo.FORMAT,
+    leak_k.FORMAT,
+    jailbreakbench.FORMAT,
+    open_unlearning.FORMAT,
+    harmbench.FORMAT,
+    helm.FORMAT,
     openai_batch.FORMAT,
     every_eval_ever.FORMAT,
     deepeval.FORMAT,

@@ -14,6 +14,7 @@ import pandas as pd
 
 from lethe.errors import BadFile, BadValue, shortened
 from lethe.io import ids
+from lethe.io.answer_ends import missing_kind
 from lethe.io.cells import number_of_cell
 from lethe.io.facts import Facts, Meaning, several_models
 from lethe.io.files import Json
@@ -38,6 +39,8 @@ SAME_TEXTS = (
 )
 # How people write that no sampling was done, and that decoding was greedy.
 OFF = ("false", "0", "0.0", "no", "n", "off")
+# Of a prompt that a tool asks in several forms.
+SEVERAL = "with several wordings, whose answers are not draws for one prompt"
 DECODING = ("decoding", "decoding_strategy", "decoding_method", "sampling")
 GREEDY_WORDS = re.compile(r"(greedy|argmax)([ _-]?(search|decoding|sampling))?")
 LEAST_CHANCE = 1e-5  # vLLM takes the most likely token at temperatures below (`_SAMPLING_EPS`)
@@ -393,6 +396,12 @@ class Table:
             self._lost.add(key)
         self._problems.append(Problem(prompt_id, sample, reason, score))
         self._check_planned(len(self._problems))
+
+    def note_end(self, prompt_id: str, sample: int, answer: Mapping[str, Json]) -> None:
+        """Note that an answer is missing where it states that no model ended it."""
+        kind = missing_kind(answer.get("finish_reason"))
+        if kind:
+            self.problem(prompt_id, sample, kind)
 
     def excuse(self, prompt_id: str, sample: int) -> None:
         """Excuse a planned answer that a stopping rule skipped, so that the answer does not count as missing."""

@@ -155,6 +155,15 @@ def _of_object(answer: Mapping[str, Json], scores: dict[str, float]) -> Response
     return Response(as_text(text), missing, scores)
 
 
+def scores_beside(answer: Mapping[str, Json]) -> dict[str, float]:
+    """The scores in an answer: its numbers, NaN for a null, without what states its place or its sampling."""
+    scores = {}
+    for name, value in answer.items():
+        if is_score(name) and (value is None or isinstance(value, (int, float))):
+            scores[name] = number(value)
+    return scores
+
+
 def is_score(name: str) -> bool:
     """Whether a number of this name beside an answer may be a score: no place, no count and no setting of its sampling."""
     words = set(name.casefold().split("_"))
