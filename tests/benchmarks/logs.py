@@ -2,15 +2,15 @@
 
 The writers of the readers' tests (`tests/lethe/io/logs/small_logs.py`) make each log. They follow what the tool of the stated
 version writes or documents; no tool runs here. A log holds 40 answers to each of two questions, of which 3 leak, unless the
-format sets another number. Each command runs in a process of its own, so the seconds include its start. Exit status 1 where a
-command fails or prints no sentence.
+format sets another number. Each command runs in a process of its own, whose processor seconds include its start. Exit
+status 1 where a command fails or prints no sentence.
 """
 
 import random
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +200,7 @@ def main() -> int:
 def shown(command: tuple[str, ...], log: Path, folder: Path) -> bool:
     """Run a command in a folder, and print it with its seconds and its first sentences; whether it did its work."""
     words = [word.format(log=log.name) for word in command]
-    started = time.perf_counter()
+    before = processor_seconds()
     done = subprocess.run(
         [sys.executable, "-m", "lethe", *words],
         cwd=folder,
@@ -208,7 +208,7 @@ def shown(command: tuple[str, ...], log: Path, folder: Path) -> bool:
         text=True,
         check=False,
     )
-    seconds = time.perf_counter() - started
+    seconds = processor_seconds() - before
     print(f"   lethe {' '.join(words)}    # {seconds:.1f} s")
     said = done.stdout if done.returncode == 0 else done.stderr
     sentences = [
@@ -217,6 +217,12 @@ def shown(command: tuple[str, ...], log: Path, folder: Path) -> bool:
     for sentence in sentences[:3]:
         print(f"   {sentence}")
     return done.returncode == 0 and bool(sentences)
+
+
+def processor_seconds() -> float:
+    """What all ended processes that this one started have taken, which other work on the machine does not stretch."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":
