@@ -19,7 +19,7 @@ from lethe.io.cache import Levels
 from lethe.measure.scores import Missing, PromptScores, mean, plain_rows, plain_statistics
 from lethe.progress import progress
 from lethe.results.licence import ROUNDING, containing, excluded, without_ends
-from lethe.results.table import Point, Result, Rows, rows_at
+from lethe.results.table import IntervalAt, Result, Rows, rows_at
 from lethe.results.views import ALONE
 from lethe.statistics import betting, many_prompts
 from lethe.statistics.bound import Assumes, Bound, Covers, both_ends
@@ -298,7 +298,7 @@ def _score_rows(
     mean_lower = sharp.bounds("mean_lower")
     mean_upper = sharp.bounds("mean_upper")
     sd_upper = sharp.bounds("sd_upper")
-    exceedance = partial(map, Point, settings.thresholds)
+    exceedance = partial(map, IntervalAt, settings.thresholds)
     tail_end = replace(m_mu[0], method=PROVEN["m_gen"][1])
     sharper_method = f"{sharp.exceedance_method}, all thresholds at once"
     sharper_end = replace(tail_end, method=sharper_method)
@@ -454,7 +454,7 @@ def _add_band_of_each(
     for rows, prompt, n, *of_prompt in zip(rows_of_place, prompts, band.n, *tables, strict=True):
         about = _about(rows, prompt, "leak_at_k")
         end = Bound(1.0, "upper", band.alpha, band.covers, band.assumes, band.method, n)
-        rows.rows += rows_at(about, end, map(Point, ks, *of_prompt))
+        rows.rows += rows_at(about, end, map(IntervalAt, ks, *of_prompt))
 
 
 def _about(rows: Rows, prompt: PromptScores, quantity: str) -> Result:

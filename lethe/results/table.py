@@ -208,7 +208,7 @@ def _share_a_guarantee(lower: Bound, upper: Bound) -> bool:
     return same_claim and lower.method == upper.method and lower.n == upper.n
 
 
-class Point(NamedTuple):
+class IntervalAt(NamedTuple):
     """An interval at a threshold or a number of answers; None or NaN for an estimate, None for an end that is missing."""
 
     at: float
@@ -255,7 +255,7 @@ class Rows:
             self.rows.append(result(*key, lower=lower, **further))
 
 
-def rows_at(about: Result, end: Bound, points: Iterable[Point]) -> list[Result]:
+def rows_at(about: Result, end: Bound, points: Iterable[IntervalAt]) -> list[Result]:
     """A row of a quantity for each of its points, of which all ends have the guarantee of ``end``; none for a NaN upper end.
 
     ``about`` has what the rows share beside that: model, scope, quantity, basis, item and split. A table of many prompts has
