@@ -65,8 +65,8 @@ def lm_eval(folder: Path) -> Path:
 def garak(folder: Path) -> Path:
     rows = []
     for question, _ in enumerate(QUESTIONS):
-        answers = texts(question)
-        hits = [float(text == "Ron") for text in answers]
+        answers: list[str | None] = [*texts(question)]
+        hits: list[float | None] = [float(text == "Ron") for text in answers]
         rows += small_logs.garak_attempt(question, answers, {"leak": hits})
     return small_logs.garak_log(folder / "run.report.jsonl", rows)
 
