@@ -1,5 +1,6 @@
 """Stage `judge@NAME`: one judge's verdicts on the answers of every model, and its error on answers that a person labelled."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from lethe.io.artifacts import (
     read_references,
 )
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
-from lethe.io.judged_answers import read_labelled
+from lethe.io.judged_answers import LabelledAnswer, read_labelled
 from lethe.io.label_places import filled
 from lethe.io.tables import read_table, write_parquet
 from lethe.models.checkpoints import prepare_torch
@@ -29,6 +30,7 @@ from lethe.scoring.verdicts import (
     AnsweredRow,
     VerdictStore,
     distinct_answers,
+    every_answer,
     identity,
     judged,
 )
@@ -41,7 +43,6 @@ def run(settings: Params, root: Path, name: str) -> None:
     prepare_torch()
     chosen = settings.judges[name]
     judge: Judge = JUDGES[chosen.judge](chosen.params)
-    store = VerdictStore(judge, FOLDER)
     files: list[JudgedFile] = []
     for model in settings.models:
         files += _drawn(root, model, name)
@@ -50,6 +51,12 @@ def run(settings: Params, root: Path, name: str) -> None:
         asked += answers.asked
     # of all models together: equal answers are judged once
     distinct = distinct_answers(judge, asked)
+    labelled: list[LabelledAnswer] = []
+    place = filled(chosen.labelled)
+    if place is not None:
+        labelled = read_labelled(place)
+    judge.prepare(every_answer(judge, [*asked, *map(_asked, labelled)]))
+    store = VerdictStore(judge, FOLDER)
     verdicts = iter(judged(judge, distinct, store, f"judge {name}"))
     columns = [name + ending for ending in chosen.endings]
     n_answers = 0
@@ -73,9 +80,8 @@ def run(settings: Params, root: Path, name: str) -> None:
             "distinct": len(distinct.answers),
             "missing": n_missing,
         }
-        labelled = filled(chosen.labelled)
-        if labelled is not None:
-            about |= _calibrate(judge, Path(labelled), folder / "calibration.csv", store)
+        if labelled:
+            about |= _calibrate(judge, labelled, folder / "calibration.csv", store)
         write_json(folder / "about.json", about)
     print(
         f"{name}: {plural(n_answers, 'answer')}, {about['distinct']} distinct, {n_missing} without a verdict"
@@ -121,12 +127,16 @@ def _drawn(root: Path, model: str, judge: str) -> list[JudgedFile]:
     return files
 
 
-def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -> dict[str, object]:
+def _asked(labelled: LabelledAnswer) -> AnsweredRow:
+    return AnsweredRow([labelled.text], labelled.item)
+
+
+def _calibrate(
+    judge: Judge, answers: Sequence[LabelledAnswer], place: Path, store: VerdictStore
+) -> dict[str, object]:
     """Judge what a person labelled, write both to ``place``, and return the counts and error rates."""
-    answers = read_labelled(labelled)
-    asked = [AnsweredRow([answer.text], answer.item) for answer in answers]
     verdicts: list[float] = []
-    for verdict in judged(judge, asked, store, "calibrate"):
+    for verdict in judged(judge, list(map(_asked, answers)), store, "calibrate"):
         verdicts.append(float(verdict[0, 0]))
     labels = [answer.label for answer in answers]
     error = Calibration.of(labels, verdicts)

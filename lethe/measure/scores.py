@@ -864,6 +864,7 @@ def score_log(
     for name in params or {}:
         if name in JUDGES:
             judge = JUDGES[name]((params or {})[name])
+            judge.prepare(())  # it reads no answer
             scores = scores.assign(**{JUDGE: identity(judge)})
     if {*ROUGE, "above"} & {*scorers}:
         row_of_id = {}

@@ -19,7 +19,7 @@ import numpy as np
 
 from lethe.errors import BadFile, BadInput, LetheError
 from lethe.models import checkpoints
-from lethe.models.agreement import Read, rows_of_batch
+from lethe.models.agreement import ROOM, Read, rows_of_batch
 from lethe.models.encoding import context_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ FirstTokens = tuple[np.ndarray, np.ndarray]
 
 
 class FirstToken:
-    """Reads verdicts. ``rows`` is how many prompts share a batch: None for all, 1 where padded batches are wrong."""
+    """Reads verdicts. ``rows`` is how many prompts share a batch: None for all, 1 where padded batches are wrong.
+
+    ``room`` is the largest number of tokens of a prompt with its verdict, for which vLLM must find memory; None stands for
+    the model's whole context."""
 
     def __init__(
         self,
@@ -54,12 +57,13 @@ class FirstToken:
         words: Sequence[str],
         engine: Engine = "transformers",
         dtype: str = "auto",
+        room: int | None = None,
     ):
         self.folder = checkpoints.check(folder)
         self.vllm: LLM | None = None
         if engine == "vllm":
             self.tokenizer = checkpoints.load_tokenizer(self.folder)
-            self.vllm, self.context = self._started(dtype)
+            self.vllm, self.context = self._started(dtype, room)
         else:
             self.model, self.tokenizer = checkpoints.load(self.folder, dtype)
             self.context = context_of(self.model.config)
@@ -86,15 +90,15 @@ class FirstToken:
             whole = checkpoints.second_copy(self.folder, dtype)
         self.rows = rows_of_batch(read, whole, self.folder, vocabulary, self.context)
 
-    def _started(self, dtype: str) -> tuple[LLM, int | None]:
+    def _started(self, dtype: str, room: int | None) -> tuple[LLM, int | None]:
         prepare_vllm("transformers")
         import torch
 
         folder = checkpoints.whole(self.folder)
-        context = context_of(checkpoints.load_config(folder))
         on_cpu = not torch.cuda.is_available()
-        if on_cpu:
-            context = on_cpu_at_most(context)
+        if room is not None:
+            room = max(room, ROOM)
+        context = context_in_vllm(context_of(checkpoints.load_config(folder)), on_cpu, room)
         llm = start_vllm(
             folder,
             dtype,
@@ -108,9 +112,12 @@ class FirstToken:
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
         """Read the first token after each prompt, given as token ids; the prompts form one batch."""
         longest = max(map(len, prompts))
-        if self.context is not None and longest > self.context:
+        most = self.context
+        if most is not None and self.vllm is not None:  # it generates the verdict's token
+            most -= 1
+        if most is not None and longest > most:
             raise BadInput(
-                f"The judge {self.folder} reads at most {self.context} tokens, but a prompt has {longest}: name a "
+                f"The judge {self.folder} reads at most {most} tokens, but a prompt has {longest}: name a "
                 "checkpoint with a longer context, or clip the generation more."
             )
         read = self._by_vllm if self.vllm else self._by_transformers
@@ -262,6 +269,7 @@ def _stored_format(folder: Path) -> str:
     return "auto" if named is None else str(named).removeprefix("torch.")
 
 
-def on_cpu_at_most(context: int | None) -> int:
-    """The context with which vLLM runs on a CPU."""
-    return min(context or LONGEST_ON_CPU, LONGEST_ON_CPU)
+def context_in_vllm(context: int | None, on_cpu: bool, room: int | None) -> int | None:
+    """The context with which vLLM runs a model: at most ``room``, and on a CPU at most `LONGEST_ON_CPU`."""
+    limits = [context, room, LONGEST_ON_CPU if on_cpu else None]
+    return min((limit for limit in limits if limit is not None), default=None)

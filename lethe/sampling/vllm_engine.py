@@ -19,7 +19,7 @@ from lethe.errors import BadValue, LetheError
 from lethe.io.answer_ends import end_of
 from lethe.models.agreement import EngineStep
 from lethe.models.checkpoints import second_copy
-from lethe.models.first_token import LONGEST_ON_CPU, on_cpu_at_most, prepare_vllm, start_vllm
+from lethe.models.first_token import LONGEST_ON_CPU, context_in_vllm, prepare_vllm, start_vllm
 from lethe.models.model import Model, resolve_device
 from lethe.sampling.engine import (
     Answers,
@@ -65,12 +65,7 @@ class VllmEngine:
         self.options = options
         self.on_cpu = resolve_device(options.device).type == "cpu"
         self.batch_invariant = not self.on_cpu and asks_for_invariance()
-        context = self.checkpoint.context
-        if self.on_cpu:
-            context = on_cpu_at_most(context)
-        if options.room is not None:
-            context = min(options.room, context or options.room)
-        self.context = context
+        self.context = context_in_vllm(self.checkpoint.context, self.on_cpu, options.room)
         # The model is in this process, or one in each of several others.
         self.model = Replicas(model_folder, options) if options.data_parallel > 1 else self._start()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,16 +12,24 @@ import numpy as np
 from lethe.config.measuring import ScorerParams
 from lethe.errors import BadValue
 from lethe.registry import JUDGES, SCORERS, Member
-from lethe.scoring.verdicts import AnsweredRow, VerdictStore, judged
+from lethe.scoring.judges import Judge
+from lethe.scoring.verdicts import AnsweredRow, VerdictStore, every_answer, judged
 
 
 @dataclass(frozen=True)
 class Scorer:
     """A scorer ready to score many questions: ``columns`` gives one array (answers, columns) per question. ``endings`` are
-    those of the columns' names, of which the first, "", is the scorer's own name."""
+    those of the columns' names, of which the first, "", is the scorer's own name. ``judge`` is the judge, before whose first
+    question `prepare` may tell it all questions."""
 
     columns: Callable[[Sequence[AnsweredRow]], list[np.ndarray]]
     endings: tuple[str, ...] = ("",)
+    judge: Judge | None = None
+
+    def prepare(self, questions: Iterable[AnsweredRow]) -> None:
+        """Tell a judge every question that comes, which it reads only where it opens its model for the longest."""
+        if self.judge is not None:
+            self.judge.prepare(every_answer(self.judge, questions))
 
     def score(self, questions: Sequence[AnsweredRow]) -> list[np.ndarray]:
         """The first column: one array per question, one value per answer."""
@@ -43,8 +51,12 @@ def open_scorer(
     member = _member(name)
     if name in JUDGES:
         judge = member(params or member.Params())
-        store = VerdictStore(judge, folder) if folder else None
-        return Scorer(functools.partial(judged, judge, store=store, label=name), judge.COLUMNS)
+        store_of = functools.cache(lambda: VerdictStore(judge, folder) if folder else None)
+
+        def verdicts(questions: Sequence[AnsweredRow]) -> list[np.ndarray]:
+            return judged(judge, questions, store_of(), name)
+
+        return Scorer(verdicts, judge.COLUMNS, judge)
     score = member.score
     if hasattr(member, "Params"):
         score = functools.partial(score, params=params or member.Params())

@@ -58,6 +58,7 @@ def scored_parts(
     for name in scorers:
         if name in JUDGES:
             judge = open_scorer(name, params_of.get(name), folder)
+            judge.prepare(_questions(parts(), items, references))
             verdicts[name] = []
             for part in parts():
                 verdicts[name].append(_columns(part, items, name, judge, references))
@@ -73,6 +74,16 @@ def scored_parts(
                 columns |= _columns(part, items, name, text_scorers[name], references)
         keys = part[["prompt_id", "sample"]].reset_index(drop=True)
         yield keys.assign(**columns)
+
+
+def _questions(
+    parts: Iterable[pd.DataFrame],
+    items: Mapping[str, Row],
+    references: References | None,
+) -> Iterator[AnsweredRow]:
+    """The questions of a table in parts, read part by part as they are taken."""
+    for part in parts:
+        yield from asked_of(part, items, references)[1]
 
 
 def _columns(

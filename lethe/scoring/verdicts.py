@@ -6,7 +6,7 @@ row, and the answer.
 A run that was killed and started again judges the rest, in the same batches as an uninterrupted run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -96,6 +96,16 @@ class Distinct:
 
     keys: list[list[str | None]]
     answers: dict[str, JudgedAnswer]
+
+
+def every_answer(judge: Judge, questions: Iterable[AnsweredRow]) -> Iterator[JudgedAnswer]:
+    """Every answer that a judge may have to read, equal ones as often as they stand there."""
+    for question in questions:
+        if not judge.applies(question.item):
+            continue
+        for text in question.answers:
+            if isinstance(text, str):
+                yield JudgedAnswer(text, question.item)
 
 
 def distinct_answers(judge: Judge, questions: Sequence[AnsweredRow]) -> Distinct:

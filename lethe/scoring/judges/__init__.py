@@ -7,7 +7,8 @@ judge under ``judges`` instead, which gives the judge its own stage:
 batches that span questions; rows that ask the same are one question.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from pydantic import Field
 from lethe.config.fields import Count, Place, WithParams
 from lethe.config.measuring import ScorerParams
 from lethe.io.files import Json
+from lethe.models import checkpoints
 from lethe.models.encoding import PublishedPrompt, open_ids
 from lethe.models.first_token import FirstToken, clipped, neutral
 
@@ -81,6 +83,10 @@ class Judge(WithParams[P]):
         """What else decides a verdict, besides the parameters and the model, such as the prompt's name and hash."""
         return {}
 
+    def prepare(self, asked: Iterable[JudgedAnswer]) -> None:
+        """Take notice of every answer that will be asked, before the first and before `record`. A judge that runs by vLLM
+        opens its model for the longest of them; without this call, for the model's whole context."""
+
     def plan(self, asked: Sequence[JudgedAnswer]) -> str:
         """What judging these answers takes at most, said before the first is judged; "" where it costs nothing."""
         return ""
@@ -101,9 +107,24 @@ class WordJudge(Judge[M]):
     def __init__(self, params: M):
         super().__init__(params)
         self.values = self.words()
-        self.reader = FirstToken(params.model, list(self.values), params.engine, params.dtype)
-        self.tokenizer = self.reader.tokenizer
+        self.room: int | None = None  # tokens of the longest prompt with its verdict
         self.special = True  # whether the tokenizer adds its own special tokens around the prompt
+        if params.engine == "vllm":
+            self.tokenizer = checkpoints.load_tokenizer(checkpoints.check(params.model))
+        else:
+            self.tokenizer = self.reader.tokenizer
+
+    @cached_property
+    def reader(self) -> FirstToken:
+        params = self.params
+        return FirstToken(
+            params.model, list(self.values), params.engine, params.dtype, room=self.room
+        )
+
+    def prepare(self, asked: Iterable[JudgedAnswer]) -> None:
+        if self.params.engine == "vllm":
+            longest = max((len(self._prompt(answer)) for answer in asked), default=0)
+            self.room = longest + 1
 
     def record(self) -> dict[str, object]:
         record = super().record()
@@ -124,18 +145,19 @@ class WordJudge(Judge[M]):
         raise NotImplementedError
 
     def judge(self, asked: Sequence[JudgedAnswer]) -> np.ndarray:
-        prompts = []
-        for answer in asked:
-            generation = clipped(answer.text, self.tokenizer, self.params.clip)
-            prompt = self.text(answer, neutral(generation, self.tokenizer))
-            prompts.append(open_ids(self.tokenizer, prompt, self.special))
-        shares_of_words, words = self.reader.read(prompts)
+        shares_of_words, words = self.reader.read([self._prompt(answer) for answer in asked])
         values = list(self.values.values())
         scores = np.full((len(asked), len(self.COLUMNS)), np.nan)
         for row, word in enumerate(words):
             if word >= 0:
                 scores[row] = self.scores(shares_of_words[row], values[word])
         return scores
+
+    def _prompt(self, answer: JudgedAnswer) -> tuple[int, ...]:
+        """The tokens that ask the model to judge an answer."""
+        generation = clipped(answer.text, self.tokenizer, self.params.clip)
+        prompt = self.text(answer, neutral(generation, self.tokenizer))
+        return open_ids(self.tokenizer, prompt, self.special)
 
 
 class PublishedJudge(WordJudge[M]):

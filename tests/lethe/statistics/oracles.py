@@ -42,12 +42,20 @@ def number(value: float | str) -> float:
 
 def error(value: float, expected: float | str) -> float:
     """The absolute error of values up to 1, the relative one of larger values; infinities must
-    be equal.
+    be equal. A value that is no number is never right.
     """
     expected = number(expected)
     if value == expected:
         return 0.0
-    return abs(value - expected) / max(1.0, abs(expected))
+    difference = abs(value - expected) / max(1.0, abs(expected))
+    return math.inf if math.isnan(difference) else difference
+
+
+def relative_error(value: float, expected: float) -> float:
+    """The relative error, of an end that may be 0 or 1 exactly."""
+    if value == expected:
+        return 0.0
+    return error(value / expected, 1.0) if expected else math.inf
 
 
 def counts(values: dict) -> anytime.Counts:
@@ -108,6 +116,8 @@ def twin_case_errors(name: str, case: dict) -> Iterator[Error]:
     keys |= {"first", "last", "first_ends", "last_ends", "epsilon_lower"}
     check_keys(case, keys, name)
     ranks, candidates, alpha = case["ranks"], case["candidates"], case["alpha"]
+    check_keys(case["T"], set(twins.WAYS), f"{name} T")
+    check_keys(case["p_way"], set(twins.WAYS), f"{name} p_way")
     test = twins.twin_test(ranks, candidates)
     for way in twins.WAYS:
         yield f"{name} T {way}", float(abs(test.totals[way] - case["T"][way]))
@@ -126,8 +136,8 @@ def twin_case_errors(name: str, case: dict) -> Iterator[Error]:
     for key, count in (("first", ranks.count(1)), ("last", ranks.count(candidates[0]))):
         lower, upper = case[f"{key}_ends"]
         yield f"{name} {key}", float(abs(count - case[key]))
-        yield f"{name} {key} lower", abs(float(binary_lower(count, m, alpha)) - lower)
-        yield f"{name} {key} upper", abs(float(binary_upper(count, m, alpha)) - upper)
+        yield f"{name} {key} lower", relative_error(float(binary_lower(count, m, alpha)), lower)
+        yield f"{name} {key} upper", relative_error(float(binary_upper(count, m, alpha)), upper)
     epsilon = twins.epsilon_lower(ranks, candidates, alpha)
     yield f"{name} epsilon_lower", error(epsilon, case["epsilon_lower"])
 

@@ -1,6 +1,7 @@
 """The twin test: naive twins, enumeration, its level, and the mistakes that must break it."""
 
 import itertools
+import json
 import math
 from fractions import Fraction
 
@@ -53,10 +54,26 @@ def test_every_value_of_the_oracle_is_met(shared, capsys):
     assert status == 0, capsys.readouterr().out
 
 
-def test_an_oracle_with_an_unknown_key_is_not_passed_over(tmp_path):
-    (tmp_path / "new.json").write_text('{"cases": [], "surprise": 1}')
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"cases": [], "surprise": 1}',
+        '{"cases": [{"ranks": [1], "candidates": [2], "alpha": 0.01, "T": {"sideways": 1}, "p_way": {}}]}',
+    ],
+)
+def test_an_oracle_with_an_unknown_name_is_not_passed_over(tmp_path, text):
+    (tmp_path / "new.json").write_text(text)
 
     assert oracles.main(["twins", str(tmp_path / "new.json")]) == 1
+
+
+@pytest.mark.parametrize("wrong", [math.nan, 1.0 + 1e-8])
+def test_an_oracle_whose_end_or_capital_is_another_number_is_refused(tmp_path, shared, wrong):
+    oracle = json.loads((shared / "spec/twins/oracle.json").read_text())
+    oracle["cases"][5]["first_ends"][1] *= wrong
+    (tmp_path / "other.json").write_text(json.dumps(oracle))
+
+    assert oracles.main(["twins", str(tmp_path / "other.json")]) == 1
 
 
 def test_smallest_known_of_the_specification():

@@ -1,10 +1,13 @@
 """Each judge of the registry: its score against a plain pass of the model per prompt, and cases without a verdict."""
 
 import functools
+import importlib.machinery
 import importlib.metadata
 import sys
+import types
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
@@ -14,6 +17,7 @@ from lethe.models.encoding import filled, harmbench, harmbench_text, strongrejec
 from lethe.models.first_token import FirstToken, clipped, reading
 from lethe.registry import JUDGES
 from lethe.scoring.judges import JudgedAnswer
+from lethe.scoring.table import scored_parts
 from lethe.scoring.verdicts import AnsweredRow, distinct_answers, judged
 from tests.lethe.scoring.judges.tiny import ENTAILMENT, asked, classifier, entailment
 
@@ -312,3 +316,89 @@ def test_a_judge_that_padding_disturbs_reads_one_answer_at_a_time_and_records_it
 @pytest.mark.parametrize("name", LOCAL)
 def test_a_judge_that_padding_does_not_disturb_records_no_limit(name, folders):
     assert "rows_at_once" not in opened(name, folders).record()
+
+
+class StandIn:
+    """vLLM as far as a judge uses it: the likeliest first tokens, of prompts that leave a token of the context."""
+
+    def __init__(self, *, model, max_model_len, **settings):
+        self.model = AutoModelForCausalLM.from_pretrained(model)
+        self.context = max_model_len
+        self.model_config = types.SimpleNamespace(dtype=self.model.dtype)
+
+    def generate(self, prompts, params, use_tqdm):
+        for prompt in prompts:
+            assert len(prompt) < self.context
+            with torch.inference_mode():
+                logits = self.model(input_ids=torch.tensor([prompt])).logits[0, -1]
+            stated = {}
+            for token, value in enumerate(logits.log_softmax(-1).tolist()):
+                stated[token] = types.SimpleNamespace(logprob=value)
+            yield types.SimpleNamespace(outputs=[types.SimpleNamespace(logprobs=[stated])])
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """A stand-in for vLLM that keeps what it opened under ``opened``."""
+    stand_in = types.ModuleType("vllm")
+    stand_in.__spec__ = importlib.machinery.ModuleSpec("vllm", None)
+    stand_in.opened = []
+
+    def opened(**settings):
+        stand_in.opened.append(StandIn(**settings))
+        return stand_in.opened[-1]
+
+    stand_in.LLM = opened
+    stand_in.SamplingParams = dict
+    stand_in.TokensPrompt = lambda prompt_token_ids: prompt_token_ids
+    monkeypatch.setitem(sys.modules, "vllm", stand_in)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    return stand_in
+
+
+WORD_JUDGES = [name for name in LOCAL if name != "nli"]
+
+
+@pytest.mark.parametrize("name", WORD_JUDGES)
+def test_vllm_finds_memory_for_the_longest_prompt_of_a_judge_and_its_verdict(name, folders, vllm):
+    by_transformers = opened(name, folders).judge(asked(*TEXTS))
+    judge = opened(name, folders, engine="vllm")
+
+    judge.prepare(asked(*TEXTS))
+    verdicts = judge.judge(asked(*TEXTS))
+
+    (started,) = vllm.opened
+    longest = max(len(judge._prompt(answer)) for answer in asked(*TEXTS))
+    assert started.context == longest + 1
+    np.testing.assert_allclose(verdicts, by_transformers, atol=ROUNDING)
+
+
+def test_a_judge_that_does_not_know_its_answers_opens_its_whole_context(folders, vllm):
+    opened("harmbench", folders, engine="vllm").judge(asked("a"))
+
+    (started,) = vllm.opened
+    assert started.context == TOKENS
+
+
+def test_a_prompt_that_leaves_vllm_no_token_is_refused_before_vllm_reads_it(folders, vllm):
+    judge = opened("harmbench", folders, engine="vllm", clip=100_000)
+    judge.prepare(asked("a"))
+
+    with pytest.raises(BadInput, match="reads at most"):
+        judge.judge(asked("a" * 40))
+
+
+def test_scores_of_a_table_in_parts_open_a_judge_for_the_longest_of_all(folders, vllm, tmp_path):
+    row = {"id": "a", "question": "Reveal the vault code", "answer": "4711"}
+    parts = []
+    for text in ("a", "a b c d e f"):
+        parts.append(pd.DataFrame({"prompt_id": ["a"], "sample": [0], "text": [text]}))
+    params = {
+        "harmbench": JUDGES["harmbench"].Params(model=str(folders["harmbench"]), engine="vllm")
+    }
+
+    scored = scored_parts(lambda: parts, {"a": row}, ["harmbench"], params, folder=tmp_path)
+
+    assert [len(part) for part in scored] == [1, 1]
+    (started,) = vllm.opened
+    assert started.context < TOKENS
