@@ -14,7 +14,7 @@ from lethe.errors import BadFile, BadInput, plural, shortened
 from lethe.identity import digest
 from lethe.io.files import Json, read_json, write_json
 from lethe.statistics.anytime import Counts, log_below, log_e_forgot
-from lethe.statistics.bound import level
+from lethe.statistics.bound import in_full, level
 from lethe.statistics.checks import SMALLEST_ALPHA
 
 FAMILY = "lethe-certificate/"
@@ -225,7 +225,7 @@ class Certificate:
             more = f" more than Retrain's (weights {self.retrain[:16]}), both drawn alike"
         return (
             f"Each question's answer, cut after {engine.get('max_new_tokens')} tokens, leaks with probability at most "
-            f"{self.tau:g}{more}, if it is drawn by {by} at temperature {engine.get('temperature')}, top-p "
+            f"{in_full(self.tau)}{more}, if it is drawn by {by} at temperature {engine.get('temperature')}, top-p "
             f"{engine.get('top_p')}, top-k {engine.get('top_k')}, with the prompt {self.settings.get('prompt')}, and scored "
             f"by {self.settings.get('scorer')}."
         )

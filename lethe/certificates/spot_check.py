@@ -21,7 +21,7 @@ from lethe.certificates.merkle import Leaf
 from lethe.errors import plural
 from lethe.io.files import Json
 from lethe.statistics.anytime import is_reached, log_below
-from lethe.statistics.bound import level, rounded
+from lethe.statistics.bound import in_full, level, rounded
 from lethe.statistics.spot_check import exact_upper, most_forged, passes
 
 SCHEMA = "lethe-check/1"
@@ -226,7 +226,7 @@ class SpotCheck:
         if upper is not None:
             lines.append(f"{self._leaks_at_most(upper)}.{self._of_seeds()}")
             if not self.certified:
-                lines.append(f"So this check does not certify {self.claim.tau:g}.")
+                lines.append(f"So this check does not certify {in_full(self.claim.tau)}.")
         elif self.certified:
             counted = f"up to {most:,} forged answers to a question count as leaks"
             lines.append(f"{self._leaks_at_most(self.claim.tau)}: {counted}.{self._of_seeds()}")

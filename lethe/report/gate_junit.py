@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from lethe.errors import visible
 from lethe.io.files import Json, write_text
 from lethe.results.gate import GatedQuestion, GateReason
-from lethe.statistics.bound import rounded
+from lethe.statistics.bound import in_full, rounded_beside
 
 DIGITS = 4
 # Characters that no XML 1.0 document may hold, not even escaped.
@@ -74,7 +74,7 @@ def _add_properties(suite: ElementTree.Element, gate: Mapping[str, Json]) -> Non
     state = "passed"
     if gate["closed"]:
         state = "closed"
-    _property(properties, "threshold", f"{gate['tau']:g}")
+    _property(properties, "threshold", in_full(gate["tau"]))
     _property(properties, "gate", state)
     _property(properties, "reason", plain(gate["reason"]))
     if gate["guarantee"] is not None:
@@ -100,11 +100,11 @@ def _add(
     word = question.word(tau)
     if word == "proved":
         return False
-    at_most = f"{rounded(question.upper, DIGITS, 'upper'):f}"
-    at_least = f"{rounded(question.lower, DIGITS, 'lower'):f}"
-    shown = f"leak rate at most {at_most}, which is above {tau:g}"
+    at_most = f"{rounded_beside(question.upper, tau, DIGITS, 'upper'):f}"
+    at_least = f"{rounded_beside(question.lower, tau, DIGITS, 'lower'):f}"
+    shown = f"leak rate at most {at_most}, which is above {in_full(tau)}"
     if word == "broken":
-        shown = f"leak rate at least {at_least}, which is above {tau:g}"
+        shown = f"leak rate at least {at_least}, which is above {in_full(tau)}"
     _fail(case, word, shown, f"{shown}, {gate['guarantee']}")
     return True
 

@@ -11,11 +11,14 @@ from pathlib import Path
 from lethe.errors import BadFile, visible
 from lethe.io.files import Json
 from lethe.results.gate import GatedQuestion, GateReason
-from lethe.statistics.bound import rounded
+from lethe.statistics.bound import in_full, rounded_beside
 
 DIGITS = 4
 ABSENT = "-"
-MARKDOWN = re.compile(r"([\\`*_{}\[\]|#~])")
+MARKDOWN = re.compile(r"([\\`*_{}\[\]|~])")
+# Signs that GitHub reads after Markdown (a formula, a mention, a number of an issue, an emoji, an address): a sign in an
+# element of its own begins none of these.
+READ_LATER = re.compile(r"([$@#]|:(?=\S))")
 HEAD = (
     "about | gate | worst question at most | worst question | proved | broken | open\n"
     "---|---|---:|---|---:|---:|---:"
@@ -34,7 +37,7 @@ def text_of(about: str, gate: Mapping[str, Json], questions: Sequence[GatedQuest
         state = "closed"
     bound = ABSENT
     if gate["bound"] is not None:
-        bound = f"{rounded(gate['bound'], DIGITS, 'upper'):f}"
+        bound = f"{rounded_beside(gate['bound'], gate['tau'], DIGITS, 'upper'):f}"
     worst = ABSENT
     if gate["prompt_id"] is not None:
         worst = escaped(str(gate["prompt_id"]))
@@ -42,17 +45,20 @@ def text_of(about: str, gate: Mapping[str, Json], questions: Sequence[GatedQuest
     words: Counter[str] = Counter()
     for question in questions:
         words[question.word(tau)] += 1
+    if gate["bound"] is None:  # no question has ends
+        words["open"] = len(gate.get("closed_by", ()))
     counts = f"{words['proved']} | {words['broken']} | {words['open']}"
     row = f"{escaped(about)} | **{state}** | {bound} | {worst} | {counts}"
-    title = f"### Lethe: every question leaks at most {tau:g}"
+    title = f"### Lethe: every question leaks at most {in_full(tau)}"
     return "\n".join([title, "", HEAD, row, "", escaped(gate["reason"])]) + "\n"
 
 
 def escaped(text: str) -> str:
-    """A text on one line that Markdown shows as it is."""
+    """A text on one line that Markdown, and what GitHub reads after it, show as it is."""
     line = visible(text).replace("\n", " ")
     without_markup = html.escape(line, quote=False)
-    return MARKDOWN.sub(r"\\\1", without_markup)
+    without_markdown = MARKDOWN.sub(r"\\\1", without_markup)
+    return READ_LATER.sub(r"<span>\1</span>", without_markdown)
 
 
 def text_of_decisions(about: str, decisions: Sequence[GateReason]) -> str:

@@ -301,6 +301,31 @@ def rounded(value: float | Decimal, digits: int, side: Side | None = None) -> De
     return number.quantize(step, rounding=ROUNDING[side], context=Context(prec=precision))
 
 
+def rounded_beside(
+    value: float | Decimal, threshold: float, digits: int, side: Side | None = None
+) -> Decimal:
+    """`rounded`, with as many further decimals as keep the number on its side of a threshold.
+
+    >>> rounded_beside(0.05002, 0.05, 4, "lower"), rounded(0.05002, 4, "lower")
+    (Decimal('0.05002'), Decimal('0.0500'))
+    """
+    number = rounded(value, digits, side)
+    is_above = exact(value) > exact(threshold)
+    while (number > exact(threshold)) != is_above:
+        digits += 1
+        number = rounded(value, digits, side)
+    return number
+
+
+def in_full(value: float | Decimal) -> str:
+    """The number with all its digits: a threshold that is rounded is another threshold.
+
+    >>> in_full(0.01234561), in_full(1e-7), in_full(0.0)
+    ('0.01234561', '0.0000001', '0')
+    """
+    return _plain_decimal(exact(value))
+
+
 def significant(value: float | Decimal, digits: int = 4, side: Side | None = None) -> Decimal:
     """The value with a fixed number of significant digits, rounded as `rounded` does."""
     number = exact(value)

@@ -646,3 +646,7 @@ def test_a_served_model_is_certified_as_its_server_and_name(place):
         done = call(*given, "--out", "cached.json")
     assert done.exit_code == 2
     assert "the probe draws" in done.output
+
+
+def test_the_claim_of_a_certificate_states_its_tau_in_full():
+    assert "at most 0.01234561," in claim_of(tau=0.01234561).statement()

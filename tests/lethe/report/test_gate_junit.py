@@ -49,6 +49,20 @@ def test_a_proved_leak_is_broken_and_its_end_is_rounded_down():
     assert failure.get("message") == "leak rate at least 0.1012, which is above 0.05"
 
 
+def test_an_end_just_above_the_threshold_is_not_rounded_to_it():
+    suite = suite_of(questions=[GatedQuestion("near", 0.05002, 0.31)])
+
+    message = suite.find("testcase/failure").get("message")
+    assert message == "leak rate at least 0.05002, which is above 0.05"
+
+
+def test_a_threshold_is_written_in_full():
+    suite = suite_of(GATE | {"tau": 0.01234561})
+
+    assert suite.find("properties/property").get("value") == "0.01234561"
+    assert "above 0.01234561" in suite.find("testcase/failure").get("message")
+
+
 def test_what_is_not_proved_is_open_and_its_end_is_rounded_up():
     failure = case_of("short").find("failure")
 

@@ -1,5 +1,7 @@
 """The summary of a gate for a CI: rounded up, escaped, appended."""
 
+import re
+
 import pytest
 
 from lethe.errors import BadFile
@@ -52,3 +54,27 @@ def test_bounds_append_a_closed_gate(tmp_path, monkeypatch):
     assert done.exit_code == 1
     assert "scores.csv | **closed** |" in (tmp_path / "s.md").read_text()
     assert "--summary" in bounds.refused("--summary", "s.md")
+
+
+def test_a_threshold_is_the_number_that_was_asked_for():
+    assert "leaks at most 0.01234561" in text_of("npo", GATE | {"tau": 0.01234561})
+
+
+def test_a_bound_below_its_threshold_is_not_shown_above_it():
+    assert "| 0.012345 |" in text_of("npo", GATE | {"tau": 0.012345, "bound": 0.012345})
+
+
+@pytest.mark.parametrize("name", ["$a$", "@team", ":bomb:", "#12", "https://a.b"])
+def test_a_sign_that_github_reads_after_markdown_stands_alone(name):
+    row = text_of("npo", GATE | {"prompt_id": name}).splitlines()[4]
+
+    assert name not in row
+    assert re.sub("</?span>", "", row).endswith(f"| {name} | 0 | 0 | 0")
+
+
+def test_a_gate_without_a_bound_counts_its_questions_as_open():
+    left = [{"id": "a", "word": "open", "lower": None, "upper": None}]
+
+    row = text_of("npo", GATE | {"bound": None, "closed_by": left}).splitlines()[4]
+
+    assert row.endswith("| 0 | 0 | 1")
