@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from lethe.config.measuring import EXACT
 from lethe.errors import BadFile, BadInput, BadValue, LetheError, check, plural, visible
 from lethe.io.files import Json
 from lethe.results.gate import GatedQuestion, GateReason, closed_by
-from lethe.statistics.bound import RANDOM, Covers
+from lethe.statistics.bound import RANDOM, Covers, in_full
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,6 +142,13 @@ class Gate:
     json: Values
     questions: tuple[GatedQuestion, ...] = ()
 
+    def naming(self, items: Iterable[str]) -> Gate:
+        """The gate; one without a bound lists all of these questions as open, without ends."""
+        if self.json["bound"] is None:
+            left = [{"id": item, "word": "open", "lower": None, "upper": None} for item in items]
+            return replace(self, json={**self.json, "closed_by": left})
+        return self
+
 
 def gate_of(
     tau: float,
@@ -191,7 +198,7 @@ def gate_of(
         "guarantee": of_one.guarantee("the questions"),
         "tries": attempt.as_json(),
         "reason": (
-            f"The gate is {state} that every question leaks at most {tau:g}; "
+            f"The gate is {state} that every question leaks at most {in_full(tau)}; "
             f"the bound is {bound.significant()}{named}, {guarantee}. {said}"
         ),
         "closed_by": closed_by(questions, tau),
@@ -286,7 +293,7 @@ def bounds(
         written["eee"] = _exported(export_bounds(result, source, out or Path()))
     gate = None
     if fail_above is not None:
-        gate = _gate_of_scores(call, arguments, result, fail_above)
+        gate = _gate_of_scores(call, arguments, result, fail_above).naming(result.questions)
         for_ci(summary, junit, source.name, gate)
     answer = gated(result, gate, written)
     return answer if all else replace(answer, brief=result.brief())
@@ -445,7 +452,9 @@ def compare(
     json, notes = _page_of(comparison, page)
     if comparison.record["refused"] or (asked and comparison.record["unpointed"]):
         outcome = Outcome(comparison, json, notes)
-        return _refused_comparison(outcome, comparison.record, asked, summary, junit)
+        compared = [str(row.item) for row in comparison.rows() if row.scope == "question"]
+        questions = list(dict.fromkeys(compared))
+        return _refused_comparison(outcome, comparison.record, questions, asked, summary, junit)
     if not asked:
         return Outcome(comparison, json, notes)
     if not comparison.per_question:
@@ -547,7 +556,7 @@ def _not_proved(
         some = plural(len(absent), "question")
         return f"--require not-worse: nothing is proved of {some} that could not be compared."
     if not row.facts["holds"]:
-        by = f"worse by at most {row.facts['by']:g}"
+        by = f"worse by at most {in_full(row.facts['by'])}"
         return f"The gate is closed: at the level of this try B is not proved {by}."
     return ""
 
@@ -592,6 +601,7 @@ def _whether_worse(comparison: runs.ShownComparison, attempt: Try) -> str:
 def _refused_comparison(
     outcome: Outcome,
     record: Mapping[str, Json],
+    questions: Sequence[str],
     asked: Mapping[str, Json],
     summary: Path | None,
     junit: Path | None,
@@ -608,7 +618,7 @@ def _refused_comparison(
         if name == "--fail-above":
             from lethe.io.tries import Try
 
-            gate = gate_of(value, Try(1, record["alpha"]), None, why=because)
+            gate = gate_of(value, Try(1, record["alpha"]), None, why=because).naming(questions)
             json["gate"] = gate.json
         else:
             decisions.append(GateReason(f"{name} {value}", closed=True, reason=said))
@@ -838,7 +848,10 @@ def evaluate(
         written["eee"] = _exported(export_run(folder, measured, data, out or Path()))
     gate = None
     if fail_above is not None:
+        from lethe.io.artifacts import read_items
+
         gate = _gate_of_answers(evaluation, arguments, folder, fail_above)
+        gate = gate.naming(dict.fromkeys([*evaluation.skipped, *read_items("forget", folder)]))
         for_ci(summary, junit, name, gate)
     answer = gated(evaluation, gate, written)
     return answer if all else replace(answer, brief=evaluation.brief())
@@ -1058,6 +1071,8 @@ def exact(
     if fail_above is None:
         return gated(result, None, written)
     gate = _gate_of_trees(result, arguments, fail_above)
+    trees = result.certificates
+    gate = gate.naming([*trees.skipped, *(tree.id for tree in trees.trees)])
     for_ci(summary, junit, arguments["model"].name, gate)
     return gated(result, gate, written)
 

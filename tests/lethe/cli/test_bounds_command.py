@@ -168,6 +168,19 @@ def test_a_calibration_that_does_not_fit_closes_the_gate(tmp_path):
     assert (done.exit_code, "harm-1f" in done.output) == (1, True)
 
 
+def test_a_gate_without_a_bound_lists_its_questions_as_open(tmp_path):
+    labels = tmp_path / "labels.csv"
+    labels.write_text("label,verdict\n" + "1,1\n" * 200 + "0,1\n" * 150 + "0,0\n" * 50)
+    table = scores(tmp_path)
+
+    done = call(table, "--calibration", labels, "--fail-above", "0.9", "--json")
+
+    found = json.loads(done.stdout)
+    ids = [prompt["prompt_id"] for prompt in found["per_prompt"]]
+    left = found["gate"]["closed_by"]
+    assert left == [{"id": id_, "word": "open", "lower": None, "upper": None} for id_ in ids]
+
+
 def test_pass_hat_k_stands_beside_leak_at_k(tmp_path):
     found = result(scores(tmp_path, ones=150), "--pass-at", "1,2", "--pass-at", "4")
     assert [point["k"] for point in found["pass_hat_k"]] == [1, 2, 4]
