@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.api.attesting import is_attested, statement_in
+from lethe.api.attesting import is_attested, verified
 from lethe.api.parameters import Place
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.config.load import load
@@ -20,6 +20,7 @@ from lethe.config.schema import FILE, Params
 from lethe.errors import BadFile, BadInput, BadValue, check, nearest, plural
 from lethe.io.artifacts import Row, read_items
 from lethe.io.files import Json, read_artifact
+from lethe.registry import JUDGES
 from lethe.report.dossier import AskedQuestion, Dossier, Examined
 from lethe.results import quantities, table
 from lethe.results.ends import counted_rows
@@ -41,6 +42,8 @@ TAU = (
     0.05  # a question that leaks in one of twenty answers is found by a few dozen tries of anybody
 )
 UNNAMED = "not named"
+UNKNOWN = "not recorded"
+BREAK = "\n"
 CERTAIN_ROW = ("question", "leak", "exact")
 LIMITS = (
     "Other questions, other wordings and other languages about the same record.",
@@ -169,7 +172,12 @@ def dossier(
     drawn = _drawn(root, model)
     rows = _rows(results, model, drawn)
     finding = finding_of(_joined_rows(rows, settings), items, tau, alpha, scorer)
+    repeating = _repeating(root, model, settings, results.model(model))
     leak = f"an answer that {scorer} scores 1"
+    if repeating.parameters:
+        stated = repeating.parameters.items()
+        told = [f"{name}: {value}" for name, value in stated if value is not None]
+        leak += f" ({', '.join(told)})"
     if is_labelled([row for row in rows if str(row.item) in items]):
         leak = "an answer that a person labelled a leak"
     places = _places(root, settings)
@@ -217,8 +225,8 @@ def dossier(
             drawn,
         ),
         limits=[*LIMITS, _cut_off(drawn, rows, items, finding.answers)],
-        command=_command(drawn, model, finding),
-        facts=_facts(root, drawn, statement, digest, leak),
+        command=_command(drawn, model, finding, repeating),
+        facts=_facts(root, drawn, statement, places.get(model), leak, repeating),
     )
     return ErasureDossier(finding, made)
 
@@ -467,7 +475,8 @@ def _sentences(finding: RecordFinding, trace: str) -> list[str]:
         lines = [
             f"Open at {tau}.",
             f"Neither is proved: that each question {asked} at most {tau} of the model's answers, nor that some question is "
-            f"answered with it more often. The worst question lies {ends}, {assumed}. {counts} More answers may decide.",
+            f"answered with it more often. The worst question lies {ends}. This interval is wrong with probability at most "
+            f"{alpha}, half of it at either end, {assumed}. {counts} More answers may decide.",
         ]
     return [*lines, trace] if trace else lines
 
@@ -546,40 +555,123 @@ def _attacks(results: Results, folder: Path | None, root: Path) -> list[tuple[st
     return lines
 
 
-def _command(drawn: Mapping[str, Json], model: str, finding: RecordFinding) -> str:
+@dataclass(frozen=True)
+class Repeating:
+    """What decides the answers of a run and their scores beside the record of its draws, as far as the run says.
+
+    ``prompt`` is the template or "chat", ``thinking`` the marks around the thinking, ``parameters`` those of the scorer.
+    """
+
+    scorer: str
+    parameters: Mapping[str, Json]
+    prompt: str | None = None
+    thinking: Sequence[str] = ()
+    kernels: str = UNKNOWN
+
+
+def _repeating(root: Path, model: str, settings: Params | None, scorers: Numbers) -> Repeating:
+    """How a run asked and scored, by the record of `lethe eval` or by the settings of the pipeline."""
+    facts = scorers.facts("answers")
+    scorer = str(facts.get("leak"))
+    parameters = facts.get("parameters", {}).get(scorer, {})
+    evaluated = root / "evaluated.json"
+    if evaluated.is_file():
+        record = read_artifact(evaluated)
+        return Repeating(
+            scorer,
+            parameters,
+            prompt=record.get("prompt"),
+            thinking=record.get("score", {}).get("thinking", ()),
+            kernels=record.get("kernels") or UNKNOWN,
+        )
+    if settings is None:
+        return Repeating(scorer, parameters)
+    sample = settings.sample
+    if model in settings.models:
+        sample = settings.models[model].asked(sample)
+    parts = settings.score.parts
+    return Repeating(
+        scorer,
+        parameters,
+        prompt=_text_of(sample.prompt, root.resolve().parent),
+        thinking=() if parts is None else parts.thinking,
+        kernels="those that the pipeline fixes (AVX2), unless LETHE_KERNELS was set",
+    )
+
+
+def _text_of(prompt: str, project: Path) -> str:
+    """The text of a template that settings name by its file, or the word that stands for one."""
+    place = project / prompt
+    if "{question}" in prompt or not place.is_file():
+        return prompt
+    return place.read_text(encoding="utf-8")
+
+
+def _command(
+    drawn: Mapping[str, Json], model: str, finding: RecordFinding, repeating: Repeating
+) -> str:
     """A command that draws answers again under the same law, with a seed of the verifier's choice."""
     n = max(question.n for question in finding.questions)
+    asked = f"--model {shlex.quote(f'./{model}')}"
+    if served := drawn.get("served"):
+        endpoint, name = shlex.quote(served["endpoint"]), shlex.quote(served["model"])
+        asked = f"--endpoint {endpoint} --model {name}"
     options = [f"--n {n}", "--seed YOUR-SEED"]
-    for name in ("temperature", "top_p", "top_k", "max_new_tokens"):
+    for name in ("temperature", "top_p", "top_k", "max_new_tokens", "max_thinking_tokens", "dtype"):
         value = drawn.get(name)
         if value is not None:
             options.append(f"--{name.replace('_', '-')} {value}")
-    return f"lethe eval --model {shlex.quote(f'./{model}')} --data forget.jsonl {' '.join(options)}"
+    if repeating.prompt is not None:
+        options.append(f"--prompt {_in_shell(repeating.prompt.removesuffix(BREAK))}")
+    for mark in repeating.thinking:
+        options.append(f"--thinking {_in_shell(mark)}")
+    option = "--judge" if repeating.scorer in JUDGES else "--scorer"
+    options.append(f"{option} {shlex.quote(repeating.scorer)}")
+    return f"lethe eval {asked} --data forget.jsonl {' '.join(options)}"
+
+
+def _in_shell(text: str) -> str:
+    """A text as a word of a shell's command on one line; a line break is written as bash and zsh read it."""
+    if BREAK not in text:
+        return shlex.quote(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace(BREAK, "\\n")
+    return f"$'{escaped}'"
 
 
 def _facts(
     root: Path,
     drawn: Mapping[str, Json],
     statement: Place | None,
-    digest: str | None,
+    folder: Path | None,
     leak: str,
+    repeating: Repeating,
 ) -> list[tuple[str, str]]:
     data = root / "dataset" / "forget.jsonl"
     engine = [str(drawn[key]) for key in ("engine", "dtype") if drawn.get(key) is not None]
     facts = [
         ("questions, SHA-256", hashlib.sha256(data.read_bytes()).hexdigest()),
         ("engine", f"{', '.join(engine)}, seed {drawn.get('seed')}"),
+        ("kernels", repeating.kernels),
         ("a leak is", leak),
     ]
     if statement is None:
         return [*facts, ("signed statement", "none was named")]
     file = Path(statement)
+    _check_statement(file, data, folder, bool(drawn.get("served")))
+    return [*facts, ("statement, SHA-256", hashlib.sha256(file.read_bytes()).hexdigest())]
+
+
+def _check_statement(file: Path, data: Path, folder: Path | None, is_served: bool) -> None:
+    """Refuse a statement that is not about this model and these questions, or whose bounds do not follow."""
     if not is_attested(file):
         raise BadFile(file, "is no statement of lethe attest", "Name what lethe attest wrote.")
-    if digest is None:
+    if folder is None or is_served:
         remedy = "Name the folder of the model with --folder."
+        if is_served:
+            remedy = "Leave --statement out: a server has no files that a digest names."
         raise BadFile(file, "cannot be compared: the digest of the model is not known", remedy)
-    stated = statement_in(file)["predicate"]["model"]["digest"]["dirHash"]
-    if stated != digest:
-        raise BadFile(file, "is about another model", "Attest this model, and name that file.")
-    return [*facts, ("statement, SHA-256", hashlib.sha256(file.read_bytes()).hexdigest())]
+    try:
+        verified(file, key=None, model=folder, data=data)
+    except BadFile as error:
+        remedy = "Name what lethe attest wrote of this model in this run, unchanged."
+        raise BadFile(file, f"is no statement about this run ({error})", remedy) from None

@@ -37,6 +37,7 @@ from lethe.config.twins import Twins
 from lethe.data.rows import check_splits
 from lethe.data.secrets import secrets_of
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, check, plural
+from lethe.instruction_set import kernels_in_use
 from lethe.io import processes, tries
 from lethe.io.artifacts import Asked, Row, read_parts, read_split, write_splits
 from lethe.io.files import (
@@ -493,7 +494,9 @@ def _place(root: Path, scratch: Path) -> Iterator[None]:
 
 
 def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, object]:
-    """The model folder, the content of the prompt template (or the word "chat"), and how answers are scored."""
+    """The model folder, the content of the prompt template (or the word "chat"), the kernels of the processor, and how
+    answers are scored.
+    """
     place = str(source) if isinstance(source, Endpoint) else str(source.resolve())
     score = params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
     if params.score.parts is not None:
@@ -502,6 +505,7 @@ def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, objec
         "schema": SCHEMA_VERSION,
         "model": place,
         "prompt": _prompt_text(params.sample.prompt),
+        "kernels": None if isinstance(source, Endpoint) else kernels_in_use(),
         "score": score,
         "normalisation": RULE,
     }

@@ -4,13 +4,14 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from lethe.api.dossiers import _command, dossier
+from lethe.api.dossiers import Repeating, _command, dossier
 from lethe.io.yaml import read_yaml
 from lethe.results import table
 from lethe.results.licence import Source, licensed
@@ -87,6 +88,7 @@ def test_an_open_record_says_that_neither_is_proved(place):
     assert found["word"] == "open"
     assert "Neither is proved" in found["sentences"][1]
     assert "false with probability" not in found["sentences"][1]
+    assert "at most 0.01, half of it" in found["sentences"][1]
 
 
 def test_a_record_may_be_named_by_a_field(place):
@@ -316,10 +318,55 @@ def test_the_repeating_command_is_safe_to_paste(place):
     drawn = {"temperature": 1.0, "max_new_tokens": 1234567}
     finding = dossier("run", model="mine", record=["a"], request="1").finding
 
-    said = _command(drawn, "x;id", finding)
+    said = _command(drawn, "x;id", finding, Repeating("keyword_leak", {}))
 
     assert "--model './x;id'" in said
     assert "--max-new-tokens 1234567" in said
+
+
+def option_of(command, name):
+    """The value of an option as bash reads it."""
+    script = f"set -- {command}; for word; do printf '%s\\0' \"$word\"; done"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    words = done.stdout.split("\0")
+    return words[words.index(name) + 1]
+
+
+def test_the_repeating_command_asks_and_scores_as_the_run_did(place):
+    template = "It's a\\b\n{question}\nA:"
+    record = {"prompt": f"{template}\n", "kernels": "fixed AVX2 kernels"}
+    record["score"] = {"thinking": ["<think>", "</think>"]}
+    path = Path("run/evaluated.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | record))
+
+    made = dossier("run", model="mine", record=["a"], request="1").dossier
+
+    assert option_of(made.command, "--prompt") == template
+    assert option_of(made.command, "--scorer") == "keyword_leak"
+    assert option_of(made.command, "--dtype") == "float32"
+    assert "--thinking '<think>' --thinking '</think>'" in made.command
+    assert dict(made.facts)["kernels"] == "fixed AVX2 kernels"
+
+
+def test_the_repeating_command_of_a_pipeline_has_the_template_of_the_model(place):
+    entry = {"path": "mine", "prompt": "Say {question}"}
+    as_pipeline(models={"mine": entry}, sample={"stop": "fixed"})
+
+    made = dossier("run", model="mine", record=["a"], request="1").dossier
+
+    assert option_of(made.command, "--prompt") == "Say {question}"
+    assert "AVX2" in dict(made.facts)["kernels"]
+
+
+def test_the_repeating_command_of_a_server_asks_this_server(place):
+    path = Path("run/generations/mine/about.json")
+    served = {"endpoint": "http://127.0.0.1:8000/v1", "model": "theirs"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"served": served}))
+
+    made = dossier("run", model="mine", record=["a"], request="1").dossier
+
+    assert option_of(made.command, "--endpoint") == served["endpoint"]
+    assert option_of(made.command, "--model") == "theirs"
 
 
 def test_labels_of_a_person_say_what_a_leak_is(place):
@@ -350,6 +397,26 @@ def test_a_statement_of_another_model_is_refused(place):
     said = command.refused("--record", "a", "--statement", "statement.json")
 
     assert "is about another model" in said
+
+
+@pytest.mark.parametrize("change", ["data", "bound", "served"])
+def test_a_statement_that_does_not_hold_for_this_run_is_refused(place, change):
+    Command("attest", "run").result("--model", "mine", "--fail-above", 0.5)
+    stated = json.loads(Path("statement.json").read_text())
+    predicate = stated["predicate"]
+    if change == "data":
+        predicate["dataset"]["digest"]["sha256"] = "0" * 64
+    elif change == "bound":
+        predicate["claims"][0]["lethe"]["bound"] = "0.000001"
+    else:
+        del predicate["model"]
+        predicate["commitments"] = {"model": {"alg": "sha256", "value": "0" * 64}}
+    Path("statement.json").write_text(json.dumps(stated))
+
+    said = command.refused("--record", "a", "--statement", "statement.json")
+
+    assert "no statement about this run" in said
+    assert "Name what lethe attest" in said
 
 
 def test_a_folder_trained_since_is_refused(place):
