@@ -613,9 +613,10 @@ def _command(
     """A command that draws answers again under the same law, with a seed of the verifier's choice."""
     n = max(question.n for question in finding.questions)
     asked = f"--model {shlex.quote(f'./{model}')}"
-    if served := drawn.get("served"):
-        endpoint, name = shlex.quote(served["endpoint"]), shlex.quote(served["model"])
-        asked = f"--endpoint {endpoint} --model {name}"
+    served = drawn.get("served")
+    if served:
+        endpoint = shlex.quote(served["endpoint"])
+        asked = f"--endpoint {endpoint} --model {shlex.quote(served['model'])}"
     options = [f"--n {n}", "--seed YOUR-SEED"]
     for name in ("temperature", "top_p", "top_k", "max_new_tokens", "max_thinking_tokens", "dtype"):
         value = drawn.get(name)

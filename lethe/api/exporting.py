@@ -24,6 +24,8 @@ GENERATION = {
     "top_p": "top_p",
     "top_k": "top_k",
     "max_new_tokens": "max_tokens",
+    "max_tokens": "max_tokens",
+    "prompt": "prompt_template",
 }
 ENGINE = ("engine", "dtype", "seed", "stop")
 
@@ -34,7 +36,9 @@ def export_run(run: Path, model: str, data: str, folder: Path) -> Exported:
     ``data`` is the name of the questions' file.
     """
     drawn = read_artifact(run / "generations" / model / "about.json")
-    forget = run / "dataset" / "forget.jsonl"
+    sha256_of_split = {}
+    for split in sorted((run / "dataset").glob("*.jsonl")):
+        sha256_of_split[split.stem] = hashlib.sha256(split.read_bytes()).hexdigest()
     results = table.read(run, [model])
     refused = reasons_of(results.model(model))
     engine: dict[str, str] = {}
@@ -49,9 +53,10 @@ def export_run(run: Path, model: str, data: str, folder: Path) -> Exported:
         rows=results.rows(model),
         time=int(time.time()),
         version=__version__,
-        data_sha256=hashlib.sha256(forget.read_bytes()).hexdigest(),
+        data_sha256=sha256_of_split.pop("forget"),
+        sha256_of_split=sha256_of_split,
         is_served=bool(drawn.get("served")),
-        generation=_generation(drawn),
+        generation=_generation({**drawn, "prompt": _template(run)}),
         engine=engine,
     )
     scorer = str(results.scorers(model).get("leak"))
@@ -59,11 +64,23 @@ def export_run(run: Path, model: str, data: str, folder: Path) -> Exported:
 
 
 def _generation(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """The settings that the form has a key for; a log states some as texts or lists, which it has not."""
     found = {}
     for ours, theirs in GENERATION.items():
-        if settings.get(ours) is not None:
-            found[theirs] = settings[ours]
+        value = settings.get(ours)
+        kinds = (str,) if ours == "prompt" else (int, float)
+        if isinstance(value, kinds):
+            found[theirs] = value
     return found
+
+
+def _template(run: Path) -> str | None:
+    """The prompt template of a folder of `lethe eval`, or the word chat; None where the folder does not say."""
+    path = run / "evaluated.json"
+    if not path.is_file():
+        return None
+    template: str | None = read_artifact(path).get("prompt")
+    return template
 
 
 def _answers(run: Path, model: str, scorer: str) -> Iterator[Instance]:
@@ -109,10 +126,12 @@ def export_bounds(result: Bounds, scores: Path, folder: Path) -> Exported:
     """Write the bounds of a file of scores, whose model is that of the log, if it names one."""
     model, suite = None, None
     engine: dict[str, str] = {}
+    generation: dict[str, Json] = {}
     if result.log is not None:
         log = result.log.log
         model, suite = log.model, log.task
         engine["tool"] = str(log.tool)
+        generation = _generation(log.sampling)
     evaluated = Export(
         model=model or "unknown",
         suite=suite or scores.stem,
@@ -120,13 +139,23 @@ def export_bounds(result: Bounds, scores: Path, folder: Path) -> Exported:
         time=int(time.time()),
         version=__version__,
         data_sha256=_sha256(scores),
+        generation=generation,
         engine=engine,
     )
     return export(folder, evaluated)
 
 
-def export_trees(result: ExactBounds, model: Path, data: Path, folder: Path) -> Exported:
-    """Write the bounds of answer trees."""
+def export_trees(
+    result: ExactBounds, model: Path, data: Path, folder: Path, prompt: str | None = None
+) -> Exported:
+    """Write the bounds of answer trees; ``prompt`` is the template that was asked for, None for that of the model."""
+    from lethe.models.checkpoints import default_prompt
+    from lethe.models.encoding import template_of
+
+    if prompt is None and model.is_dir():
+        prompt = default_prompt(model)
+    template = None if prompt is None else template_of(prompt)
+    how = result.certificates.how
     evaluated = Export(
         model=model.name,
         suite=data.stem,
@@ -134,6 +163,8 @@ def export_trees(result: ExactBounds, model: Path, data: Path, folder: Path) -> 
         time=int(time.time()),
         version=__version__,
         data_sha256=_sha256(data),
+        generation=_generation({**vars(how), "prompt": template}),
+        engine={"engine": "answer tree", "dtype": how.dtype, "leak": how.leak},
     )
     return export(folder, evaluated)
 

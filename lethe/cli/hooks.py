@@ -1067,7 +1067,10 @@ def exact(
         from lethe.api.exporting import export_trees
 
         place = (arguments["model"], arguments["data"], out or Path())
-        written["eee"] = _exported(export_trees(result, *place))
+        prompt = arguments.get("prompt")
+        if prompt is not None:
+            prompt = str(prompt)
+        written["eee"] = _exported(export_trees(result, *place, prompt))
     if fail_above is None:
         return gated(result, None, written)
     gate = _gate_of_trees(result, arguments, fail_above)

@@ -1,7 +1,8 @@
 """Results as files of Every Eval Ever 0.3.0: an aggregate file a model, and a file with a line a sampled answer.
 
 A row has both ends of its interval there, since the form requires them: an end that does not exist is the least or largest
-value, and ``details`` says which ends exist. A row without a direction, and one without a finite number, is left out and
+value, and ``details`` says which ends exist. Where that value is infinite the form holds no interval, and the end that exists
+stands in ``details``. A row without a direction, and one without a finite number, is left out and
 counted.
 """
 
@@ -12,6 +13,7 @@ import json
 import math
 import re
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ from lethe.results.table import Result
 
 VERSION = "0.3.0"
 COLLECTION = "lethe"
+FORGET = "forget"
 ENDLESS = ("-Infinity", "Infinity")
 RANGE_OF_UNIT: Mapping[str, tuple[float | str, float | str]] = {
     "probability": (0.0, 1.0),
@@ -36,8 +39,9 @@ RANGE_OF_UNIT: Mapping[str, tuple[float | str, float | str]] = {
 class Export:
     """What is exported: the rows of a model, its name, and what is known of the data and of how the answers were drawn.
 
-    ``generation`` are the arguments of a generation by the names of that form, ``engine`` further facts. ``time`` is in
-    seconds since 1970, ``version`` that of Lethe.
+    ``generation`` are the arguments of a generation by the names of that form, ``engine`` further facts. ``data_sha256`` is
+    of the forget set's file, and ``sha256_of_split`` of those of the other splits. ``time`` is in seconds since 1970,
+    ``version`` that of Lethe.
     """
 
     model: str
@@ -47,6 +51,7 @@ class Export:
     version: str
     developer: str = "local"
     data_sha256: str | None = None
+    sha256_of_split: Mapping[str, str] = field(default_factory=dict)
     is_served: bool = False
     generation: Mapping[str, Json] = field(default_factory=dict)
     engine: Mapping[str, str] = field(default_factory=dict)
@@ -94,6 +99,7 @@ def export(folder: Path, evaluated: Export, instances: Iterable[Instance] = ()) 
             left_out += 1
         else:
             results.append(entry)
+    _tell_apart(results)
     name = str(uuid.uuid4())
     below = Path("data", COLLECTION, _folded(evaluated.developer), _folded(evaluated.model))
     document = _document(evaluated, results)
@@ -142,13 +148,48 @@ def _document(evaluated: Export, results: Sequence[Mapping[str, Json]]) -> dict[
 
 
 def result_id(row: Result) -> str:
-    """The name of a row: quantity, basis, the question or part it is about, and the threshold or number of answers."""
+    """The name of a row: quantity, basis, a split that is not the forget set, the question or part it is about, and the
+    threshold or number of answers.
+    """
     parts = [row.quantity, row.basis]
+    if _is_of_another_split(row):
+        parts.append(str(row.split))
     if row.item is not None:
         parts.append(row.item)
     if row.at is not None:
         parts.append(f"{row.at:.10g}")
     return "/".join(parts)
+
+
+def _is_of_another_split(row: Result) -> bool:
+    return row.split not in (None, FORGET)
+
+
+def _tell_apart(results: Sequence[dict[str, Json]]) -> None:
+    """Make the names of results unique: an end of another guarantee is named by its side, then results are numbered."""
+    counts = Counter(entry["evaluation_result_id"] for entry in results)
+    for entry in results:
+        side = entry["score_details"]["details"].get("side")
+        if counts[entry["evaluation_result_id"]] > 1 and side is not None:
+            entry["evaluation_result_id"] += f"/{side}"
+    taken: Counter[str] = Counter()
+    for entry in results:
+        name = entry["evaluation_result_id"]
+        taken[name] += 1
+        if taken[name] > 1:
+            entry["evaluation_result_id"] = f"{name}/{taken[name]}"
+
+
+def _source(row: Result, evaluated: Export) -> dict[str, Json]:
+    """The file of questions that a row is about."""
+    name, sha256 = evaluated.suite, evaluated.data_sha256
+    if _is_of_another_split(row):
+        name = str(row.split)
+        sha256 = evaluated.sha256_of_split.get(name)
+    source: dict[str, Json] = {"dataset_name": name, "source_type": "other"}
+    if sha256 is not None:
+        source["additional_details"] = {"sha256": sha256}
+    return source
 
 
 def _result(row: Result, evaluated: Export) -> dict[str, Json] | None:
@@ -159,13 +200,10 @@ def _result(row: Result, evaluated: Export) -> dict[str, Json] | None:
     score = _score(row, least, largest)
     if score is None:
         return None
-    source: dict[str, Json] = {"dataset_name": evaluated.suite, "source_type": "other"}
-    if evaluated.data_sha256 is not None:
-        source["additional_details"] = {"sha256": evaluated.data_sha256}
     return {
         "evaluation_result_id": result_id(row),
         "evaluation_name": evaluated.suite,
-        "source_data": source,
+        "source_data": _source(row, evaluated),
         "metric_config": {
             "metric_id": f"lethe.{row.quantity}.{row.basis}",
             "metric_name": row.quantity,
@@ -197,15 +235,17 @@ def _score(row: Result, least: float | str, largest: float | str) -> dict[str, J
         details["score_is"] = f"the {stands} end; there is no estimate"
     score: dict[str, Json] = {"score": values[stands], "details": details}
     interval = {"lower": values.get("lower", least), "upper": values.get("upper", largest)}
-    has_ends = bool(row.ends)
+    uncertainty: dict[str, Json] = {}
     is_finite = all(isinstance(end, float) for end in interval.values())
-    if has_ends and is_finite:
+    if row.ends and is_finite:
         alphas = [end.alpha for end in row.ends]
         interval["confidence_level"] = max(0.0, 1 - sum(alphas))
         interval["method"] = row.method or "certain"
-        score["uncertainty"] = {"confidence_interval": interval}
-        if row.n is not None:
-            score["uncertainty"]["num_samples"] = row.n
+        uncertainty["confidence_interval"] = interval
+    if row.ends and row.n is not None:
+        uncertainty["num_samples"] = row.n
+    if uncertainty:
+        score["uncertainty"] = uncertainty
     return score
 
 

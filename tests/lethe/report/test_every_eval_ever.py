@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 from jsonschema.validators import validator_for
 
-from lethe.api.exporting import export_run
+from lethe.api.exporting import export_run, export_trees
+from lethe.api.probabilities import ExactBounds
 from lethe.io.logs import read_log
 from lethe.report.every_eval_ever import Export, export
+from lethe.results import table
 from lethe.results.table import Result, Rows
+from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
 from lethe.statistics.bound import Assumes, Bound, Covers
+from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 from tests.lethe.certificates.small_run import write_run
 from tests.lethe.small_checkpoint import ROWS
 
@@ -119,3 +123,68 @@ def test_exported_answers_are_read_as_they_were(run):
     ]
     assert log.answers[log.scores[0]].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
     assert log.missing == {"error": 1}
+
+
+def test_a_run_names_its_template_and_the_files_of_its_splits(tmp_path):
+    folder = write_run(tmp_path / "run", Path("mine"), SCORES, ROWS)
+    (folder / "dataset" / "retain.jsonl").write_text("{}\n")
+    record = json.loads((folder / "evaluated.json").read_text())
+    (folder / "evaluated.json").write_text(json.dumps(record | {"prompt": "Q: {question}"}))
+    place = table.place(folder, "metrics", "mine")
+    kept = Result("mine", "model", "kept", "sampled", split="retain", estimate=0.5)
+    table.write(place, [*table.read_rows(place), kept])
+
+    made = json.loads(export_run(folder, "mine", "rows.jsonl", tmp_path).aggregate.read_text())
+
+    *_, forget, retain = made["evaluation_results"]
+    assert problems("eval", made) == []
+    assert retain["generation_config"]["generation_args"]["prompt_template"] == "Q: {question}"
+    assert retain["evaluation_result_id"] == "kept/sampled/retain"
+    assert retain["source_data"]["dataset_name"] == "retain"
+    digests = [entry["source_data"]["additional_details"]["sha256"] for entry in (forget, retain)]
+    assert digests[1] == hashlib.sha256(b"{}\n").hexdigest() != digests[0]
+
+
+def test_ends_of_unlike_guarantees_are_results_of_unlike_names(tmp_path):
+    guarantee = (Covers.ONE_PROMPT, "exact", "tree")
+    rows = Rows("m")
+    rows.add("question", "leak", "tree", None, Bound(0.1, "lower", 0.0, *guarantee), item="a")
+    rows.add("question", "leak", "tree", None, Bound(0.2, "upper", 0.01, *guarantee), item="a")
+
+    _, entries = exported(tmp_path, *rows.rows)
+
+    names = [entry["evaluation_result_id"] for entry in entries]
+    assert names == ["leak/tree/a/lower", "leak/tree/a/upper"]
+
+
+def test_a_number_that_stands_twice_is_numbered(tmp_path):
+    _, entries = exported(tmp_path, upper(), upper())
+
+    assert len({entry["evaluation_result_id"] for entry in entries}) == 2
+
+
+def test_an_end_beside_an_infinite_one_keeps_its_number_of_answers(tmp_path):
+    end = Bound(0.1, "lower", 0.01, Covers.MODEL, Assumes.DRAWS, "m", 64)
+    rows = Rows("m")
+    rows.add("model", "trace_epsilon", "given answers", None, end)
+
+    _, (entry,) = exported(tmp_path, *rows.rows)
+
+    assert entry["score_details"]["uncertainty"] == {"num_samples": 64}
+
+
+def test_trees_name_the_settings_that_they_were_asked_under(tmp_path):
+    how = How("keyword_leak", 0.7, 5, 0.9, None, 4, "float32", 1e-6)
+    masses, rest = Masses((0.1,), (0.7,)), Remainder(rho=1000, sampled=200)
+    ends = leak_interval(masses, rest, 0.01, Rounding(1e-6, 4))
+    tree = AnswerTree.of("a", ends, masses, rest, (1,), rows=9, heaviest_leaks=())
+    trees = ExactBounds(Certificates("m", (tree,), how, 0.05))
+
+    done = export_trees(trees, Path("m"), tmp_path / "rows.jsonl", tmp_path, "Q: {question}")
+
+    made = json.loads(done.aggregate.read_text())
+    generation = made["evaluation_results"][0]["generation_config"]
+    settings = {"temperature": 0.7, "top_p": 0.9, "top_k": 5, "max_tokens": 4}
+    assert problems("eval", made) == []
+    assert generation["generation_args"] == settings | {"prompt_template": "Q: {question}"}
+    assert generation["additional_details"]["dtype"] == "float32"
