@@ -149,7 +149,9 @@ def test_ends_of_unlike_guarantees_are_results_of_unlike_names(tmp_path):
     guarantee = (Covers.ONE_PROMPT, "exact", "tree")
     rows = Rows("m")
     rows.add("question", "leak", "tree", None, Bound(0.1, "lower", 0.0, *guarantee), item="a")
-    rows.add("question", "leak", "tree", None, Bound(0.2, "upper", 0.01, *guarantee), item="a")
+    rows.add(
+        "question", "leak", "tree", None, None, Bound(0.2, "upper", 0.01, *guarantee), item="a"
+    )
 
     _, entries = exported(tmp_path, *rows.rows)
 
