@@ -20,7 +20,7 @@ from lethe.tracking.runs import client_of, experiment_of
 from lethe.tracking.tables import plain
 
 EXPERIMENT = "lethe labels"
-MOST = 50  # answers of one call: a page that a person reads in a sitting
+MOST = 50  # traces of a model: a page that a person reads in a sitting
 ANSWER = "lethe.answer"  # tag of a trace: the digest of id, question and text
 FEEDBACK = "leaks"  # name of the feedback that is a label
 HUMAN = "HUMAN"
@@ -34,7 +34,7 @@ def show(queue: Queue, labels: Labels, worst: int = 0) -> str:
     """Log the labelled answers with their labels, then the ``worst`` ones (`Queue.worst`), and the next ones that the queue
     asks for; return a sentence.
 
-    At most `MOST` traces are made. An answer that has a trace gets no second one.
+    A model has at most `MOST` traces, those of earlier calls among them. An answer that has a trace gets no second one.
     """
     with _opened() as opened:
         return _show(queue, labels, worst, *opened)
@@ -49,10 +49,16 @@ def _show(
     address: str,
 ) -> str:
     known = {trace.info.tags.get(ANSWER) for trace in _traces(client, experiment)}
+    of_model = set()
+    for answers_to_question in queue.draws.answers.values():
+        for drawn in answers_to_question:
+            if drawn is not None:
+                of_model.add(digest_of(drawn, queue.draws.questions))
+    room = MOST - len(known & of_model)
     made = 0
     for answer, label in _to_show(queue, labels, worst):
         digest = digest_of(answer, queue.draws.questions)
-        if digest in known or made == MOST:
+        if digest in known or made >= room:
             continue
         question = queue.draws.questions.get(answer.prompt_id, answer.prompt_id)
         span = mlflow.start_span_no_context(
@@ -74,8 +80,11 @@ def _show(
     if lost:
         problem = f"{plural(lost, 'trace')} of {made} did not arrive at {address}"
         raise LetheError(f"MLflow: {problem}. Call again: an answer gets one trace.")
+    full = ""
+    if made >= room:
+        full = f"A model has at most {MOST}: label further answers with lethe label alone. "
     return (
-        f"MLflow: {plural(made, 'new trace')} in experiment {EXPERIMENT!r} at {address}. Give each the feedback "
+        f"MLflow: {plural(made, 'new trace')} in experiment {EXPERIMENT!r} at {address}. {full}Give each the feedback "
         f"{FEEDBACK!r}, true or false, and call again with --from-mlflow."
     )
 

@@ -556,6 +556,19 @@ def test_an_answer_has_one_trace_and_a_label_comes_with_it(labelling):
     assert "1 new label " in feedback.take(queue, labels)
 
 
+def test_a_model_has_no_more_traces_than_a_person_reads(labelling, monkeypatch):
+    from lethe.tracking import feedback
+
+    queue, labels = labelling
+    monkeypatch.setattr(feedback, "MOST", 2)
+
+    first, second = feedback.show(queue, labels), feedback.show(queue, labels)
+
+    assert "2 new traces" in first
+    assert "0 new traces" in second
+    assert "at most 2" in second
+
+
 @pytest.fixture
 def with_verdicts(labelling):
     """Two questions with verdicts: "b" leaks in three draws, twice with the same text, and "a" in one."""
