@@ -154,6 +154,13 @@ def _add_greedy(line: Line, axis: Axis) -> None:
         line.greedy_leaks = f"{leaks} of {len(scores)}"
 
 
+def access(run: Run) -> str:
+    """What the numbers of the page need of a model at most: answers only, log-probabilities or weights; empty without any."""
+    kinds = [row.kind for model in run.models for row in model.numbers.rows]
+    needed = quantities.access_of(kinds)
+    return "" if needed is None else quantities.SAID[needed]
+
+
 def scorers(run: Run) -> list[str]:
     """The names of the scorers, the judges among them."""
     names = list(run.params.score.names)
