@@ -55,12 +55,15 @@ WITHOUT_EFFECT = {
 def settings(listed: str) -> dict[str, str]:
     """pip's settings for an installation by their names, from the lines of `pip config list`.
 
-    The environment overrides the section `install`, and that the section `global`, as in pip.
+    The environment overrides the section `install`, and that the section `global`, and an empty value says nothing, as in
+    pip.
     """
     found: dict[str, str] = {}
     for section in ("global", "install", ":env:"):
         for name, value in re.findall(rf"^{section}\.([\w-]+)=(.+)$", listed, re.MULTILINE):
-            found[name] = ast.literal_eval(value)
+            text = ast.literal_eval(value)
+            if text:
+                found[name] = text
     return found
 
 
@@ -105,7 +108,12 @@ def by_uv(requirements: Path) -> bool:
         if got.returncode != 0:
             return False
         uv = (str(Path(folder, "bin", "uv")), "pip", "install", "-q", "--python", sys.executable)
-        return install(uv, requirements, {**environment, **os.environ})
+        try:
+            return install(uv, requirements, {**os.environ, **environment})
+        except (
+            OSError
+        ):  # a folder from which nothing may be run, or a machine without what uv is linked to
+            return False
 
 
 def main() -> int:

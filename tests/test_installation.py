@@ -71,6 +71,30 @@ def test_the_environment_overrides_a_file_of_settings_as_in_pip():
     assert loaded().settings(listed) == {"find-links": "/b", "cert": "/c"}
 
 
+def test_an_empty_setting_says_nothing_as_in_pip():
+    listed = "global.index-url='https://mirror'\n:env:.index-url=''"
+
+    assert loaded().settings(listed) == {"index-url": "https://mirror"}
+
+
+def test_a_setting_of_pip_is_kept_whatever_the_environment_says(machine, monkeypatch):
+    monkeypatch.setenv("UV_FIND_LINKS", "/elsewhere")
+
+    machine.install("global.find-links='/wheels'")
+
+    assert [line.split()[0] for line in machine.told("uv")] == ["/wheels"] * 3
+
+
+def test_pip_installs_where_uv_cannot_be_run(machine):
+    fake = machine.folder / "fake.py"
+    fake.write_text(PIP.replace("0o700", "0o600"))
+
+    status = machine.install("")
+
+    assert len(machine.told("pip")) == 3
+    assert status == 0
+
+
 def test_two_values_of_a_setting_stand_as_uv_separates_them():
     variables = loaded().variables(
         {"find-links": "/a\n/b", "extra-index-url": "https://a\nhttps://b"}

@@ -40,8 +40,8 @@ from lethe.io.facts import (
     reasons_in,
     says_stopped,
 )
-from lethe.io.logs import is_log, open_unlearning, read_log
-from lethe.io.logs._log import KEYS, Log
+from lethe.io.logs import is_log, read_log
+from lethe.io.logs._log import KEYS, OPEN_UNLEARNING, Log
 from lethe.io.packed import suffix_of
 from lethe.io.row_ends import without_end
 from lethe.io.row_facts import copies, facts_of_rows
@@ -759,7 +759,7 @@ def _rows_of_score(log: Log, name: str) -> pd.DataFrame:
     """The rows of a score; of a log of several tasks, which names prompts TASK/INDEX and scores TASK.METRIC, its task's."""
     table = log.scored(name)
     tasks: list[str] = []
-    if log.format == open_unlearning.FORMAT.name:
+    if log.format == OPEN_UNLEARNING:
         tasks = (log.task or "").split(", ")
     if len(tasks) < 2:
         return table

@@ -172,10 +172,13 @@ def _of_size(size: ModelSize | None, dtype: str) -> Cost:
 
 
 def _most(params: Params, name: str, questions: Mapping[str, int]) -> int:
-    """Return the most answers that a model takes, with those of the Retrains beside it: a Retrain has the first alone."""
+    """Return the most answers that a model takes, with those of the Retrains beside it.
+
+    Base and a Retrain have the first answers alone.
+    """
     sample = params.sample
     retrains = params.report.retrains
-    if sample.stop == "fixed" or name in retrains:
+    if sample.stop == "fixed" or name in (params.report.base, *retrains):
         return _generations(sample, questions, sample.at_first)
     beside = len(retrains) * questions["forget"] * sample.most
     return _generations(sample, questions, sample.most) + beside

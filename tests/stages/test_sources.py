@@ -17,6 +17,7 @@ from lethe import config
 from lethe.identity import Sources
 from lethe.instruction_set import CHOICE, VARIABLES
 from lethe.io.label_places import ANSWERS
+from lethe.io.logs import READERS
 from lethe.io.yaml import read_yaml
 from stages import sources as hashed
 from tests.cases import cases
@@ -157,6 +158,13 @@ def test_every_stage_of_dvc_yaml_has_a_script_and_takes_its_own_identity():
         ]
         assert taken == ([f"{name}.${{key}}"] if "foreach" in stages[name] else [name])
     assert len((ROOT / "dvc.yaml").read_text().splitlines()) <= 300
+
+
+@pytest.mark.parametrize("stage", sorted(STAGES))
+def test_no_stage_depends_on_a_reader_of_another_tools_log(stage):
+    readers = {f"lethe.io.logs.{name}" for name in READERS}
+
+    assert not readers.intersection(Sources(ROOT).closure(f"stages.{stage}"))
 
 
 @pytest.mark.parametrize("stage", ["sample", "score", "compare", "report"])

@@ -1,11 +1,12 @@
 """Logs of other tools, and plain tables (`prompt_id, sample, text`), read into one form.
 
-A new format needs an entry in `FORMATS`. The content decides the format, because users rename files and formats share
+A new format is a module that `READERS` names. The content decides the format, because users rename files and formats share
 endings (Leak-k writes JSON lines to .json). No reader trusts its file: every reader uses bounded memory, follows no path in
 the file, and refuses broken content in one sentence.
 """
 
 import gc
+import importlib
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,23 +22,7 @@ from lethe.io.artifacts import GREEDY
 from lethe.io.cells import NoNumber, numbers_of
 from lethe.io.facts import CACHED, MODELS, cached_rows, of_column, reasons_in, says_stopped
 from lethe.io.files import Json, check_file, check_text
-from lethe.io.logs import (
-    completions,
-    deepeval,
-    every_eval_ever,
-    garak,
-    harmbench,
-    helm,
-    inspect_ai,
-    jailbreakbench,
-    leak_k,
-    lm_eval,
-    open_unlearning,
-    openai_batch,
-    promptfoo,
-    responses,
-)
-from lethe.io.logs._log import Format, Log, Table, as_text
+from lethe.io.logs._log import Format, Log, Table, as_text, is_request
 from lethe.io.logs._settings import RequestSettings, setting_of
 from lethe.io.logs._untrusted import JsonFile, first_line
 from lethe.io.packed import opened, suffix_of
@@ -226,23 +211,16 @@ TABLE = Format(
     lambda first: "prompt_id" in first and "text" in first,
     _read_table,
 )
-FORMATS = (
-    inspect_ai.FORMAT,
-    lm_eval.FORMAT,
-    garak.FORMAT,
-    promptfoo.FORMAT,
-    leak_k.FORMAT,
-    jailbreakbench.FORMAT,
-    open_unlearning.FORMAT,
-    harmbench.FORMAT,
-    helm.FORMAT,
-    openai_batch.FORMAT,
-    every_eval_ever.FORMAT,
-    deepeval.FORMAT,
-    completions.FORMAT,
-    responses.FORMAT,
-    TABLE,
+INSPECT, LM_EVAL = "inspect_ai", "lm_eval"
+# The modules of the formats, in the order in which they are asked. They are imported by their names, so no identity of a
+# stage has them: no stage reads a log (`lethe.identity`).
+READERS = (
+    *(INSPECT, LM_EVAL, "garak", "promptfoo", "leak_k", "jailbreakbench", "open_unlearning"),
+    *("harmbench", "helm", "openai_batch", "every_eval_ever", "deepeval", "completions"),
+    "responses",
 )
+FORMAT_OF = {name: importlib.import_module(f"{__name__}.{name}").FORMAT for name in READERS}
+FORMATS: tuple[Format, ...] = (*FORMAT_OF.values(), TABLE)
 
 
 def read_log(path: str | os.PathLike[str], filter: str | None = None, by: str | None = None) -> Log:
@@ -318,11 +296,11 @@ def _read(path: Path, filter: str | None, by: str | None) -> Log:
     with opened(path) as file:
         is_archive = file.read(2) == b"PK"
     source: JsonFile | Path = path
-    form = inspect_ai.FORMAT
+    form = FORMAT_OF[INSPECT]
     if not is_archive:
         source = JsonFile(path)
         form = _known_format_of(path, source.first)
-    if filter is not None and form is not lm_eval.FORMAT:
+    if filter is not None and form is not FORMAT_OF[LM_EVAL]:
         raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")
     if form is TABLE:
         log = _read_table(source, by)
@@ -348,7 +326,7 @@ def _unknown(first: Mapping[str, Json]) -> str:
         return (
             "holds the results of an lm-eval run; its answers are in the samples_*.jsonl beside it"
         )
-    if openai_batch.is_request(first):
+    if is_request(first):
         return "holds the requests of a batch; its answers are in the output file of the batch"
     values = first.values()
     if first and all(isinstance(value, (int, float)) for value in values):

@@ -29,6 +29,7 @@ LARGEST_SAMPLE = 2**31
 OWN_COLUMNS = frozenset(
     (*KEYS, "index", "model", "prompt", "text", "answers", "planned", "score", "reason")
 )
+OPEN_UNLEARNING = "open-unlearning"  # a log of several tasks, whose prompts are named TASK/INDEX
 UNSCORED = "unscored"
 NOT_WRITTEN = "not written"
 NO_SCORES = "left out: the log holds no scores (score its texts with `lethe score`)"
@@ -214,6 +215,11 @@ class Log:
         table["reason"] = reason.where(reason.notna(), None)
         table["score"] = table["score"].mask(table["reason"].notna())
         return self._in_order(table)
+
+
+def is_request(first: Mapping[str, Json]) -> bool:
+    """Whether an object is a line of the input file of an OpenAI batch."""
+    return first.keys() >= {"custom_id", "method", "body"}
 
 
 class Format(NamedTuple):

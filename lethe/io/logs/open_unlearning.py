@@ -7,6 +7,7 @@ from lethe.errors import BadFile
 from lethe.io.facts import Meaning
 from lethe.io.files import Json
 from lethe.io.logs._log import (
+    OPEN_UNLEARNING,
     Format,
     Log,
     Table,
@@ -45,7 +46,7 @@ def _read_open_unlearning(source: JsonFile) -> Log:
             if name not in generated:
                 _add_scores_of_reference(table, name, rows)
     return table.log(
-        "open-unlearning",
+        OPEN_UNLEARNING,
         means=_means_of_open_unlearning,
         task=", ".join(generated),
         warnings=(
@@ -92,7 +93,7 @@ def _by_index(path: Path, name: str, block: Mapping[str, Json]) -> Rows:
 
 
 FORMAT = Format(
-    "open-unlearning",
+    OPEN_UNLEARNING,
     "open-unlearning evaluations (*_EVAL.json)",
     lambda first: bool(first) and all("agg_value" in as_object(block) for block in first.values()),
     _read_open_unlearning,

@@ -17,6 +17,7 @@ from lethe.io.logs._log import (
     Log,
     Table,
     is_integer,
+    is_request,
     object_at,
     objects_at,
     text_at,
@@ -43,11 +44,6 @@ class BatchAnswer:
 
 def _recognises(first: Mapping[str, Json]) -> bool:
     return first.keys() >= {"custom_id", "response", "error"}
-
-
-def is_request(first: Mapping[str, Json]) -> bool:
-    """Whether an object is a line of the input file of a batch."""
-    return first.keys() >= {"custom_id", "method", "body"}
 
 
 def _read(source: JsonFile) -> Log:
