@@ -610,7 +610,8 @@ def plan_preset(
     models = model_costs(params, counts, rate, model_size)
     rate_from = "given"
     if rate is None:
-        rate_from = _add_pilots(models, pilots(params))
+        asked = sum(counts.values()) + len(params.report.retrains) * counts["forget"]
+        rate_from = _add_pilots(models, pilots(params), asked)
     answers = 0
     tokens = 0
     seconds: list[float] = []
@@ -624,7 +625,7 @@ def plan_preset(
         "questions": counts,
         "generations": answers,
         "tokens_at_most": tokens,
-        "seconds_at_most": math.fsum(seconds) if seconds else None,
+        "seconds_at_most": math.fsum(seconds) if len(seconds) == len(models) else None,
         "rate_from": rate_from,
         "models": models,
         "stages": stage_costs(params, rate),
@@ -639,12 +640,15 @@ def plan_preset(
     return Plan(values, views)
 
 
-def _add_pilots(costs: Sequence[Cost], pilots: Mapping[str, Pilot]) -> str:
-    """Add what pilots measured to the costs of their models; return where the rates come from."""
+def _add_pilots(costs: Sequence[Cost], pilots: Mapping[str, Pilot], questions: int) -> str:
+    """Add what pilots measured to the costs of their models; return where the rates come from.
+
+    ``questions`` is the largest number that is asked for a model, of it and of the Retrains beside it.
+    """
     for cost in costs:
         pilot = pilots.get(cost["path"])
         if pilot is not None:
-            seconds = pilot.seconds * cost["generations"]
+            seconds = pilot.seconds(cost["generations"], questions)
             cost["seconds_at_most"] = seconds
             cost["tokens_per_second"] = cost["tokens_at_most"] / seconds
             cost["memory_bytes"] = pilot.bytes
@@ -671,10 +675,13 @@ def _size_of(name: str, parameters: float | None) -> ModelSize | None:
 def _view_of_models(values: Mapping[str, Json]) -> View:
     counts = [f"{split} {count:,}" for split, count in values["questions"].items()]
     answers, tokens = values["generations"], values["tokens_at_most"]
-    time = _text("seconds", values["seconds_at_most"]) or "unknown"
+    known = [model["seconds_at_most"] for model in values["models"] if model["seconds_at_most"]]
+    time = f"{_text('seconds', math.fsum(known))} at most" if known else "unknown"
+    if 0 < len(known) < len(values["models"]):
+        time += f" for {len(known)} of {len(values['models'])} models, and unknown for the others"
     notes = [
         f"Questions: {', '.join(counts)}. In all at most {answers:,} answers, {tokens:,} tokens.",
-        f"Tokens per second: {values['rate_from']}. Time, one model after the other: {time} at most.",
+        f"Tokens per second: {values['rate_from']}. Time, one model after the other: {time}.",
     ]
     twins = values["twins"]
     if twins:

@@ -60,9 +60,14 @@ def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The ``seconds`` that the missing answers take at most, the ``memory`` in bytes, and a ``sentence`` without its stop."""
+    """The ``seconds`` that the missing answers take at most, the ``memory`` in bytes, and a ``sentence`` without its stop.
+
+    The seconds are ``per_answer`` of each answer, and ``per_question`` of each question beyond its answers.
+    """
 
     seconds: float
+    per_answer: float
+    per_question: float
     memory: int
     sentence: str
 
@@ -99,6 +104,8 @@ def forecast(
         memory += described.row_bytes(positions) * rows
     return Forecast(
         seconds,
+        per_answer,
+        per_question,
         memory,
         f"{plural(answers, 'answer')} to draw take at most about {duration(seconds)} and "
         f"{memory / (1 << 30):.1f} GiB of memory (a pilot of {n_many + n_few} answers took "

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 
 import pandas as pd
 import pytest
@@ -128,9 +129,32 @@ def test_a_pilot_gives_the_time_and_memory_of_a_model_that_is_here(clone):
     planned = result("--preset", "default")
 
     here, missing = planned["models"]
-    assert 0 < here["seconds_at_most"] == planned["seconds_at_most"]
+    assert here["seconds_at_most"] > 0
     assert here["memory_bytes"] > here["weight_bytes"]
     assert missing["seconds_at_most"] is None
+    assert planned["seconds_at_most"] is None
+
+
+def test_a_pilot_whose_process_dies_says_nothing_of_its_model(clone, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+
+    planned = result("--preset", "default")
+
+    assert [model["seconds_at_most"] for model in planned["models"]] == [None, None]
+    assert planned["rate_from"].startswith("unknown")
+
+
+def test_base_and_retrain_are_counted_with_the_first_answers_alone():
+    value = small_params()
+    value["sample"] |= {"stop": "word"}
+    params = config.validate(value)
+
+    of_model = {cost["model"]: cost for cost in model_costs(params, {"forget": 10}, None, None)}
+
+    for name in ("base", "retrain"):
+        assert of_model[name]["generations"] == of_model[name]["generations_at_least"]
+    tested = set(of_model) - {"base", "retrain"}
+    assert all(of_model[name]["generations"] > of_model["base"]["generations"] for name in tested)
 
 
 def test_a_stated_rate_stands_in_place_of_a_pilot(clone):
