@@ -87,7 +87,8 @@ class LetheCommand(TyperCommand):
     def parse_args(self, ctx: Typers, args: list[str]) -> list[str]:
         words = []
         for place, word in enumerate(args):
-            has_value = place + 1 < len(args) and not args[place + 1].startswith("-")
+            following = args[place + 1] if place + 1 < len(args) else "-"
+            has_value = not following.startswith("-") or following[1:].isdigit()
             if word in self.alone and not has_value:
                 words.append(f"{word}={self.alone[word]}")
             else:

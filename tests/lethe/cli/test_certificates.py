@@ -207,10 +207,11 @@ def test_a_check_without_a_number_has_the_size_of_the_claim_or_all_draws(place, 
     assert check["s"] == [size, size]
 
 
-def test_a_check_without_a_number_may_stand_last(place):
+@pytest.mark.parametrize("check", [["--check"], ["--check", -1], ["--check=-1"]], ids=str)
+def test_a_check_without_a_number_may_stand_last(place, check):
     certify("--draws", 40)
 
-    assert verify("--draws", 0, "--check")["check"]["s"] == [40, 40]
+    assert verify("--draws", 0, *check)["check"]["s"] == [40, 40]
 
 
 def test_the_checker_alone_verifies_each_question_of_a_certificate(place, tmp_path_factory):
