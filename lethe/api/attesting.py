@@ -202,7 +202,7 @@ def attest(
     if any(claim.basis == statements.ANYTIME for claim in claims):
         at_any_time = statements.counts_of_basis(rows, statements.ANYTIME)
         n_of_question = {name: at_any_time[name].facts["n"] for name in first}
-    engine = _engine(drawn)
+    engine = engine_of(drawn)
     draws = draws_of(generations, scores, str(scorer), n_of_question, engine.get("seed"))
     draws = draws.with_first(first)
     counted_rows = statements.leak_rows(rows)
@@ -264,7 +264,7 @@ def _trees(
     return trees
 
 
-def _engine(drawn: Mapping[str, Json]) -> dict[str, Json]:
+def engine_of(drawn: Mapping[str, Json]) -> dict[str, Json]:
     """How the answers were drawn, by the record beside them: real numbers as decimal strings, as the statement has them."""
     engine: dict[str, Json] = {"name": drawn["engine"]}
     served = drawn.get("served")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.api.attesting import is_attested, verified
+from lethe.api.attesting import engine_of, is_attested, verified
 from lethe.api.parameters import Place
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.config.load import load
@@ -658,12 +658,15 @@ def _facts(
     if statement is None:
         return [*facts, ("signed statement", "none was named")]
     file = Path(statement)
-    _check_statement(file, data, folder, bool(drawn.get("served")))
+    _check_statement(file, data, folder, drawn, repeating.scorer)
     return [*facts, ("statement, SHA-256", hashlib.sha256(file.read_bytes()).hexdigest())]
 
 
-def _check_statement(file: Path, data: Path, folder: Path | None, is_served: bool) -> None:
-    """Refuse a statement that is not about this model and these questions, or whose bounds do not follow."""
+def _check_statement(
+    file: Path, data: Path, folder: Path | None, drawn: Mapping[str, Json], scorer: str
+) -> None:
+    """Refuse a statement that is not about this model, these questions, draws and leaks, or whose bounds do not follow."""
+    is_served = bool(drawn.get("served"))
     if not is_attested(file):
         raise BadFile(file, "is no statement of lethe attest", "Name what lethe attest wrote.")
     if folder is None or is_served:
@@ -671,8 +674,11 @@ def _check_statement(file: Path, data: Path, folder: Path | None, is_served: boo
         if is_served:
             remedy = "Leave --statement out: a server has no files that a digest names."
         raise BadFile(file, "cannot be compared: the digest of the model is not known", remedy)
+    remedy = "Name what lethe attest wrote of this model in this run, unchanged."
     try:
-        verified(file, key=None, model=folder, data=data)
+        found = verified(file, key=None, model=folder, data=data)
+        stated = found.statement["predicate"].get("lethe", {})
+        if stated.get("scorer") != scorer or stated.get("engine") != engine_of(drawn):
+            raise BadFile(file, "is about answers that were drawn or scored in another way")
     except BadFile as error:
-        remedy = "Name what lethe attest wrote of this model in this run, unchanged."
         raise BadFile(file, f"is no statement about this run ({error})", remedy) from None

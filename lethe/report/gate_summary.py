@@ -18,7 +18,7 @@ ABSENT = "-"
 MARKDOWN = re.compile(r"([\\`*_{}\[\]|~])")
 # Signs that GitHub reads after Markdown (a formula, a mention, a number of an issue, an emoji, an address): a sign in an
 # element of its own begins none of these.
-READ_LATER = re.compile(r"([$@#]|:(?=\S))")
+READ_LATER = re.compile(r"([$@#]|:(?=\S)|(?<=www)\.)")
 HEAD = (
     "about | gate | worst question at most | worst question | proved | broken | open\n"
     "---|---|---:|---|---:|---:|---:"

@@ -399,7 +399,7 @@ def test_a_statement_of_another_model_is_refused(place):
     assert "is about another model" in said
 
 
-@pytest.mark.parametrize("change", ["data", "bound", "served"])
+@pytest.mark.parametrize("change", ["data", "bound", "served", "scorer", "engine"])
 def test_a_statement_that_does_not_hold_for_this_run_is_refused(place, change):
     Command("attest", "run").result("--model", "mine", "--fail-above", 0.5)
     stated = json.loads(Path("statement.json").read_text())
@@ -408,6 +408,10 @@ def test_a_statement_that_does_not_hold_for_this_run_is_refused(place, change):
         predicate["dataset"]["digest"]["sha256"] = "0" * 64
     elif change == "bound":
         predicate["claims"][0]["lethe"]["bound"] = "0.000001"
+    elif change == "scorer":
+        predicate["lethe"]["scorer"] = "exact_match"
+    elif change == "engine":
+        predicate["lethe"]["engine"]["temperature"] = "0.1"
     else:
         del predicate["model"]
         predicate["commitments"] = {"model": {"alg": "sha256", "value": "0" * 64}}

@@ -64,7 +64,7 @@ def test_a_bound_below_its_threshold_is_not_shown_above_it():
     assert "| 0.012345 |" in text_of("npo", GATE | {"tau": 0.012345, "bound": 0.012345})
 
 
-@pytest.mark.parametrize("name", ["$a$", "@team", ":bomb:", "#12", "https://a.b"])
+@pytest.mark.parametrize("name", ["$a$", "@team", ":bomb:", "#12", "https://a.b", "www.a.b"])
 def test_a_sign_that_github_reads_after_markdown_stands_alone(name):
     row = text_of("npo", GATE | {"prompt_id": name}).splitlines()[4]
 
