@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,7 @@ from lethe.io.files import Json
 from lethe.report.methods_table import MethodsTable
 from lethe.report.paper_table import PaperTable
 from lethe.results.licence import reasons_of
+from lethe.results.quantities import access_of
 from lethe.results.table import Numbers
 
 if TYPE_CHECKING:
@@ -174,4 +175,11 @@ def _by_method(
             raise BadFile(place, "holds no method with several seeds", remedy)
         found_of_run[str(run)] = found
         along_of_run[str(run)] = Trajectories.below(Path(run), found.models)
-    return TabledMethods(MethodsTable.of(found_of_run, column, digits, along_of_run), to)
+    made = MethodsTable.of(found_of_run, column, digits, along_of_run)
+    kinds = []
+    for run, found in found_of_run.items():
+        read = results.read(Path(run), found.models)
+        for model in found.models:
+            numbers = read.model(model)
+            kinds += [numbers.kind_of(name) for name in made.columns if name in numbers.columns]
+    return TabledMethods(replace(made, access=access_of(kinds)), to)

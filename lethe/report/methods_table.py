@@ -13,6 +13,7 @@ from lethe.io.files import Json
 from lethe.measure.trajectories import Trajectories
 from lethe.report.paper_table import latex_row, latex_text, markdown_row
 from lethe.results import quantities
+from lethe.results.quantities import SAID, Access
 from lethe.results.table import Result
 
 WORDS = "forgetting, utility: models"
@@ -21,12 +22,15 @@ PARTS = ("sd", "lower", "upper")  # the columns of CSV beside the mean of a numb
 
 @dataclass(frozen=True)
 class MethodsTable:
-    """The methods of runs over their seeds, with the numbers ``columns`` by exported names."""
+    """The methods of runs over their seeds, with the numbers ``columns`` by exported names; ``access`` is what they need of
+    a model.
+    """
 
     found_of_run: Mapping[str, OverSeeds]
     columns: tuple[str, ...]
     digits: int
     along_of_run: Mapping[str, Trajectories]  # at matched utility, where points were measured
+    access: Access | None = None
 
     @classmethod
     def of(
@@ -67,6 +71,8 @@ class MethodsTable:
             matched = self.along_of_run[run].sentences() or found.matched_sentences()
             for sentence in [*found.sentences(), *matched]:
                 notes[sentence if len(self.found_of_run) == 1 else f"{run}: {sentence}"] = None
+        if self.access is not None:
+            notes[f"Access to the models: {SAID[self.access]}."] = None
         return list(notes)
 
     def markdown(self) -> str:

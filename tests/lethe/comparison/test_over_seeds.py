@@ -191,6 +191,16 @@ def test_the_rows_come_back_from_their_file(run):
     assert again.sentences() == run.sentences()
 
 
+def test_a_table_by_method_says_what_its_numbers_need_of_a_model(run):
+    place = table.place(Path("data"), "metrics", "npo")
+    place.parent.mkdir(parents=True)
+    table.write(place, numbers_of("npo", 0.2, 0.9).rows)
+
+    text = lethe_table("data", by="method", column=["binary_mean"]).text
+
+    assert "to the models: answers only." in text
+
+
 def test_lethe_table_prints_a_row_for_each_method(run):
     done = Command("table").call("data", "--by", "method", "--column", "binary_mean")
 
