@@ -17,7 +17,6 @@ from lethe.io.facts import (
     reasons_in,
     several_models,
 )
-from lethe.io.logs._log import chosen
 from lethe.io.logs._settings import NESTED, RequestSettings, setting_of
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def facts_of_rows(
     for column in MODELS:
         if column not in (name, score) and column in table:
             mixed = _mixed(table, name, column) or mixed
-    selected = [f"{sentence}." for sentence in chosen(settings.sampling)]
+    selected = [f"{sentence}." for sentence in settings.chosen]
     return Facts(
         deterministic=deterministic,
         repeated=cached_rows(table, times),

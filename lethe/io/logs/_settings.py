@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from lethe.io.files import Json
-from lethe.io.logs._log import DECODING, as_object, greedy
+from lethe.io.logs._log import DECODING, as_object, chosen, greedy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,6 +137,15 @@ class RequestSettings:
     def sampling(self) -> dict[str, Json]:
         """The settings of which all requests that state them have one value."""
         return {name: values[0] for name, values in self.values.items() if len(values) == 1}
+
+    @property
+    def chosen(self) -> list[str]:
+        """A sentence for each value of a setting by which an answer is the best of several."""
+        sentences = []
+        for name, values in self.values.items():
+            for value in values:
+                sentences += chosen({name: value})
+        return sentences
 
     @property
     def greedy_by(self) -> str | None:
