@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.io.answer_ends import ERROR, NO_TEXT, missing_kind
+from lethe.io.answer_ends import (
+    ANSWERED,
+    ERROR,
+    MEANINGS,
+    NO_TEXT,
+    NOT_STATED,
+    UNKNOWN,
+    missing_kind,
+)
 from lethe.io.cells import number_of_cell
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Columns that state why an answer ended, the first of which counts; `stop_reason` beside another one is vLLM's stop text.
+VLLM_STOP = "stop_reason"  # vLLM's is the token or the text that stopped the answer, or null
+# Columns that state why an answer ended, of which the first that states something in a row counts.
 ENDS = (
     "finish_reason",
     "finishreason",
     "finish_reasons",
-    "stop_reason",
+    VLLM_STOP,
     "stopreason",
     "done_reason",
 )
-# Columns that hold an error where there was one, a status of HTTP, and texts of an answer.
+# Columns that hold an error where there was one, a status of HTTP or of a request, and texts of an answer.
 ERRORS = ("error", "errors", "error_message", "exception")
 STATUSES = ("status", "status_code", "http_status")
 TEXTS = ("text", "response", "completion", "generation", "output", "reply")
-NO_ERROR = ("", "none", "null", "nan", "<na>", "no", "n", "ok", "false", "0", "0.0", "off")
+SAYS_NOTHING = ("", "none", "null", "nan", "<na>", "na", "n/a", "-")
+GOOD = frozenset("ok okay success successful succeeded complete completed done finished".split())
+NO_ERROR = frozenset((*SAYS_NOTHING, *GOOD, "no", "n", "no error", "false", "off", "[]", "{}"))
+NO_LOSS = frozenset((*SAYS_NOTHING, *GOOD, "true"))
+BROKEN = re.compile(r"err|fail|time.?out|timed out|exception|false")
+HTTP = re.compile(r"(?:https?(?:/[\d.]+)?\s+)?([1-5]\d\d)\b")  # 500 Internal Server Error
+STOP_TEXT = re.compile(
+    r"[\W\d_]+|<\S+>|\n.*", re.DOTALL
+)  # ###, <|eot_id|>, or a new line: no word of a server
 LEAST_ERROR = 400  # status of HTTP
 
 
@@ -37,25 +55,24 @@ def without_end(table: pd.DataFrame, *, empty_texts: bool = True) -> np.ndarray:
 
 
 def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str | None]:
-    """Why the answer of each row is missing, by a column of ends, of errors, or of statuses; None where nothing says so.
+    """Why the answer of each row is missing, by the columns of ends, of errors, or of statuses; None where nothing says so.
 
     Without ``empty_texts`` a null in place of the text says so, too. A CSV has an empty answer as an empty cell.
     """
+    ends = [(column, _kind_of_end(column)) for column in _columns(table.columns, ENDS)]
+    others = [(column, _of_error) for column in _columns(table.columns, ERRORS)]
+    others += [(column, _of_status) for column in _columns(table.columns, STATUSES)]
     kinds: list[str | None] = [None] * len(table)
-    named = {str(name).lower(): name for name in table.columns}
-    ends = [name for name in ENDS if name in named]
-    of_columns: list[tuple[object, Callable[[object], str | None]]] = []
-    if ends:
-        of_columns.append((named[ends[0]], missing_kind))
-    of_columns += [(named[name], _of_error) for name in ERRORS if name in named]
-    of_columns += [(named[name], _of_status) for name in STATUSES if name in named]
-    for column, kind_of in of_columns:
-        values = list(table[column])
-        kind_of_text = {str(value): kind_of(value) for value in values}
-        kinds = [
-            kind or kind_of_text[str(value)] for kind, value in zip(kinds, values, strict=True)
-        ]
-    texts = [named[name] for name in TEXTS if name in named]
+    for column, _ in ends:
+        is_blank = [isinstance(value, str) and not value for value in table[column]]
+        kinds = [NOT_STATED if blank else kind for blank, kind in zip(is_blank, kinds, strict=True)]
+    for column, kind_of in reversed(ends):
+        stated = _stated(table[column], kind_of)
+        kinds = [kind if end is None else end[0] for kind, end in zip(kinds, stated, strict=True)]
+    for column, kind_of in others:
+        stated = _stated(table[column], kind_of)
+        kinds = [kind or (end and end[0]) for kind, end in zip(kinds, stated, strict=True)]
+    texts = _columns(table.columns, TEXTS)
     if texts and not empty_texts:
         has_text = table[texts].notna().any(axis="columns")
         kinds = [
@@ -65,19 +82,61 @@ def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str 
 
 
 def ending(header: Iterable[str]) -> list[str]:
-    """The columns by which `missing_kinds` judges a row of a CSV: the first of `ENDS`, and those of errors and statuses."""
-    named = {name.lower(): name for name in header}
-    ends = [name for name in ENDS if name in named][:1]
-    return [named[name] for name in (*ends, *ERRORS, *STATUSES) if name in named]
+    """The columns by which `missing_kinds` judges a row of a CSV: those of ends, of errors and of statuses."""
+    return _columns(header, (*ENDS, *ERRORS, *STATUSES))
+
+
+def _columns(header: Iterable[str], names: Sequence[str]) -> list[str]:
+    """The columns of these names in the order of the names, in all spellings."""
+    found = [column for column in header if str(column).lower() in names]
+    return sorted(found, key=lambda column: names.index(str(column).lower()))
+
+
+def _stated(
+    column: pd.Series, kind_of: Callable[[object], str | None]
+) -> list[tuple[str | None] | None]:
+    """The kind that each cell states, alone in a tuple; None for an empty cell, which states nothing."""
+    kind_of_text: dict[str, tuple[str | None]] = {}
+    stated: list[tuple[str | None] | None] = []
+    for value, is_null in zip(column, column.isna(), strict=True):
+        if is_null or (isinstance(value, str) and not value):
+            stated.append(None)
+            continue
+        text = str(value)
+        if text not in kind_of_text:
+            kind_of_text[text] = (kind_of(value),)
+        stated.append(kind_of_text[text])
+    return stated
+
+
+def _kind_of_end(column: str) -> Callable[[object], str | None]:
+    return _of_stop if column.lower() == VLLM_STOP else missing_kind
+
+
+def _of_stop(value: object) -> str | None:
+    """As `missing_kind`, where the number or the text of a stop is one, too."""
+    kind = missing_kind(value)
+    number = number_of_cell(value)
+    is_token = number is not None and number >= 0
+    is_text = isinstance(value, str) and STOP_TEXT.fullmatch(value) is not None and number is None
+    return None if kind == UNKNOWN and (is_token or is_text) else kind
 
 
 def _of_error(value: object) -> str | None:
     number = number_of_cell(value)
-    if number is not None and number < 1:  # a measured error, or none
+    if number is not None and 0 <= number < 1:  # a measured error, or none
         return None
     return None if str(value).strip().lower() in NO_ERROR else ERROR
 
 
 def _of_status(value: object) -> str | None:
-    number = number_of_cell(value)
-    return None if number is None or number < LEAST_ERROR else f"status {number:g}"
+    """The kind of a status: a number, a number with its words, or a word, of which an unknown one is no good end."""
+    word = str(value).strip().lower()
+    if word in NO_LOSS:
+        return None
+    of_http = HTTP.match(word)
+    number = float(of_http[1]) if of_http else number_of_cell(value)
+    if number is not None:
+        return None if 0 <= number < LEAST_ERROR else f"status {number:g}"
+    kind = MEANINGS.get(word, ERROR if BROKEN.search(word) else UNKNOWN)
+    return None if kind in ANSWERED else kind

@@ -193,11 +193,16 @@ class _Rows:
         is_missing = np.isnan(values)
         if np.count_nonzero(is_missing) != column.null_count:
             raise Unusual  # a text that only one of the two readers takes for no number
-        broken = np.zeros(len(table), dtype=bool)
-        for name in self.ending:
-            codes = self.texts[name].codes(table[name])
-            present = [None if text in MISSING else text for text in self.texts[name].place_of]
-            broken |= without_end(pd.DataFrame({name: present}))[codes]
+        if not self.ending:
+            return values
+        columns = [self.texts[name].codes(table[name]) for name in self.ending]
+        _, first, row_of = np.unique(_key(columns), return_index=True, return_inverse=True)
+        ends = {}
+        for name, codes in zip(self.ending, columns, strict=True):
+            texts = list(self.texts[name].place_of)
+            distinct = [texts[code] for code in codes[first]]
+            ends[name] = [None if text in MISSING else text for text in distinct]
+        broken = without_end(pd.DataFrame(ends, dtype=object))[row_of]
         return np.where(broken, np.nan, values)
 
     @staticmethod
@@ -211,13 +216,7 @@ class _Rows:
 
     def _add_statements(self, *columns: np.ndarray) -> None:
         """Count the distinct rows of these columns of codes, (rows,) each, in the order of their first row."""
-        key = np.zeros(len(columns[0]), dtype=np.int64)
-        sizes = [int(column.max()) + 1 for column in columns]
-        if np.prod(sizes, dtype=np.float64) > 2**62:
-            raise Unusual
-        for column, size in zip(columns, sizes, strict=True):
-            key = key * size + column
-        _, first, counts = np.unique(key, return_index=True, return_counts=True)
+        _, first, counts = np.unique(_key(columns), return_index=True, return_counts=True)
         order = np.argsort(first)
         statements = np.stack(columns, axis=1)[first[order]].tolist()
         for statement, count in zip(statements, counts[order].tolist(), strict=True):
@@ -257,6 +256,17 @@ class _Rows:
         written = "\n".join(self.form.separator.join(line) for line in lines)
         form = CsvForm(self.form.separator, header, line=1)
         return parsed(io.StringIO(written), form, [self.name])
+
+
+def _key(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """A number for each distinct row of these columns of codes, (rows,) each; raises `Unusual` where there are too many."""
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    sizes = [int(column.max()) + 1 for column in columns]
+    if np.prod(sizes, dtype=np.float64) > 2**62:
+        raise Unusual
+    for column, size in zip(columns, sizes, strict=True):
+        key = key * size + column
+    return key
 
 
 def _concatenated(parts: list[np.ndarray]) -> np.ndarray:

@@ -53,9 +53,10 @@ def test_the_temperature_of_a_judge_refutes_no_draws(tmp_path, setting):
     assert "with probability" in bounds.call(path).output
 
 
+@pytest.mark.parametrize("values", [4, [4, 8] * N, [1] * (2 * N - 1) + [4]])
 @pytest.mark.parametrize("setting", ["num_beams", "best_of"])
-def test_an_answer_chosen_from_several_is_no_draw(tmp_path, setting):
-    path = written(tmp_path / "scores.csv", table(**{setting: 4}))
+def test_an_answer_chosen_from_several_is_no_draw(tmp_path, setting, values):
+    path = written(tmp_path / "scores.csv", table(**{setting: values}))
 
     found = bounds.call(path, "--fail-above", "0.1")
 
@@ -109,6 +110,9 @@ def test_an_answer_that_no_model_ended_is_missing_and_no_clean_one(tmp_path, end
         *[("finishReason", "error"), ("stop_reason", "tool_use"), ("done_reason", "load")],
         *[("error", "timeout"), ("Error", True), ("exception", "ValueError()")],
         *[("status", 500), ("status_code", 429), ("http_status", "503")],
+        *[("status", "error"), ("status", "Failed"), ("status", "500 Internal Server Error")],
+        *[("status", "timeout"), ("status", "cancelled"), ("status", "something new")],
+        *[("status", -1), ("error", -32603), ("error", "-1")],
     ],
 )
 @pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
@@ -125,13 +129,45 @@ def test_an_answer_with_an_error_is_missing_by_whatever_column(tmp_path, name, c
         ("error", 0.3),
         ("error", "none"),
         ("errors", 0),
-        ("status", 200),
-        ("status", "done"),
-        ("stop_reason", "end_turn"),
+        *[("error", word) for word in ("[]", "{}", "-", "No error", "null", "success", "OK")],
+        *[("status", 200), ("status", "done"), ("status", "Completed"), ("status", "200 OK")],
+        *[("status", ""), ("status", None), ("status", ["ok"] + [None] * (2 * N - 1))],
+        *[("stop_reason", "end_turn"), ("stop_reason", 128009), ("stop_reason", "<|eot_id|>")],
     ],
 )
 def test_no_error_and_a_good_status_change_nothing(tmp_path, column, said):
     path = written(tmp_path / "scores.csv", table(**{column: said}))
+
+    assert "with probability" in bounds.call(path).output
+
+
+@pytest.mark.parametrize("nothing", [[], None])
+def test_an_empty_list_of_errors_is_none(tmp_path, nothing):
+    path = written(tmp_path / "scores.parquet", table(errors=[nothing] * (2 * N)))
+
+    assert "with probability" in bounds.call(path).output
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"finish_reason": None, "stop_reason": "error"},
+        {"finish_reason": ["stop", None] * N, "stop_reason": [None, "error"] * N},
+        {"Finish_Reason": None, "finish_reason": "error"},
+        {"Error": None, "error": "timeout"},
+        {"error": "timeout", "Error": None},
+    ],
+)
+def test_a_cell_that_says_nothing_hides_no_other_column(tmp_path, name, columns):
+    path = written(tmp_path / name, table(**columns))
+
+    assert "no model ended this" in bounds.refused(path)
+
+
+def test_the_stop_text_of_vllm_says_nothing_beside_an_end(tmp_path):
+    columns = {"finish_reason": "stop", "stop_reason": "Question"}
+    path = written(tmp_path / "scores.csv", table(**columns))
 
     assert "with probability" in bounds.call(path).output
 
