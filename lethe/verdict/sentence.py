@@ -12,7 +12,7 @@ from lethe.statistics.bound import (
     significant,
     two_digits,
 )
-from lethe.verdict.verdict import InTheWay, UtilityWord, Verdict
+from lethe.verdict.verdict import InTheWay, Verdict
 
 NAMED = 5  # questions that a sentence names
 # Of `sentence`, for the aim to forget; a third person, a plural and a possibility for each question.
@@ -47,7 +47,7 @@ def sentence(
     verdict: Verdict,
     name: str,
     *,
-    utility: UtilityWord | None = None,
+    utility: str | None = None,
     judge: str | None = None,
     words: Mapping[str, str] = WORDS,
 ) -> str:
@@ -101,7 +101,7 @@ def _head(
     verdict: Verdict,
     name: str,
     say: Mapping[str, str],
-    utility: UtilityWord | None,
+    utility: str | None,
     judge: str | None,
 ) -> str:
     """The words on the model, before what they rest on."""

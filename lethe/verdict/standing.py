@@ -56,6 +56,15 @@ class Aspect:
     def tone(self) -> Tone:
         return TONE[self.word]
 
+    @property
+    def described(self) -> str:
+        """The word as a sentence has it: an open one with what is missing, if that is the reason."""
+        if self.interval is None:
+            return "not measured (give --retain)"
+        if self.word == "open" and self.reference is None:
+            return "open (no Base to compare with)"
+        return self.word
+
     def as_dict(self) -> dict[str, object]:
         """Word and intervals for JSON; each end is a bound with its guarantee."""
         return {
