@@ -47,6 +47,7 @@ from lethe.io.files import Json, read_text
 from lethe.progress import progress
 from lethe.registry import SCORERS
 from lethe.results.licence import of_drawing, refusals
+from lethe.results.quantities import SAID, Access
 from lethe.statistics.anytime import Counts
 from lethe.statistics.checks import check_alpha, check_count, check_share
 
@@ -116,8 +117,13 @@ class ShownCertificate(certificate.Certificate, TableWithSentences):
         logs = self.log_e_values()
         return frame({"id": self.questions, "n": n, "leaks": leaks, "log_e_value": logs})
 
+    @property
+    def access(self) -> Access:
+        """What drawing and checking take: the folder of the model, or a server's answers alone."""
+        return "answers" if "endpoint" in self.settings.get("engine", {}) else "weights"
+
     def sentences(self) -> list[str]:
-        lines = [self.statement()]
+        lines = [self.statement(), f"Access to the model: {SAID[self.access]}."]
         if self.drew:
             lines.append(f"Your own draws alone: {self.alone(self.audits[-1]).sentence()}")
         if not self._as_stated:
@@ -146,6 +152,7 @@ class ShownCertificate(certificate.Certificate, TableWithSentences):
                 "verdict": last.verdict,
             }
         value = {**self.as_dict(), "own": alone, "repeated": dict(self.repeated)}
+        value["access"] = self.access
         if self.checked is not None:
             value["check"] = self.checked.as_json()
         return value

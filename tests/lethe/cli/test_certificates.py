@@ -198,6 +198,11 @@ def test_a_verifier_with_model_data_and_files_alone_checks_single_draws(
     assert check["s"] == [64, 64]
 
 
+def test_the_access_to_the_model_is_stated(place):
+    assert certify("--draws", 2)["access"] == "weights"
+    assert verify("--draws", 2)["access"] == "weights"
+
+
 @pytest.mark.parametrize(("fixed", "size"), [(["--check", 12], 12), ([], 40)])
 def test_a_check_without_a_number_has_the_size_of_the_claim_or_all_draws(place, fixed, size):
     certify("--draws", 40, *fixed)
