@@ -722,7 +722,12 @@ def _drawn(
                 judged = prompt.scores[~absent].tolist()
                 verdict_of_sample = dict(zip(samples, judged, strict=True))
         drawn[prompt.prompt_id] = PromptAnswers(
-            prompt.n + dropped, verdict_of_sample, int(absent.sum()), unjudged
+            prompt.n + dropped,
+            verdict_of_sample,
+            int(absent.sum()),
+            unjudged,
+            dropped,
+            frozenset(prompt.lost),
         )
     return drawn
 

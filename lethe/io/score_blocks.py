@@ -46,15 +46,16 @@ class ScoreRows:
 
     ``prompts`` are the ids in the order of their first row, ``codes`` (rows,) the place of each row's id among them,
     ``values`` (rows,) the scores, NaN where missing or where the file says that no model ended the answer, and ``samples``
-    (rows,) the numbers of the answers, if the table has them. ``statements`` has each distinct statement on draws with its
-    prompt, whose `sample` is -1 for a greedy answer and else 0, and ``times`` the number of its rows; no statement where no
-    column states any.
+    (rows,) the numbers of the answers, if the table has them; ``broken``, (rows,), are the answers that no model ended.
+    ``statements`` has each distinct statement on draws with its prompt, whose `sample` is -1 for a greedy answer and else 0,
+    and ``times`` the number of its rows; no statement where no column states any.
     """
 
     prompts: list[str]
     codes: np.ndarray
     values: np.ndarray
     samples: np.ndarray | None
+    broken: np.ndarray
     statements: pd.DataFrame
     times: np.ndarray
 
@@ -153,6 +154,7 @@ class _Rows:
         self.codes: list[np.ndarray] = []
         self.values: list[np.ndarray] = []
         self.samples: list[np.ndarray] = []
+        self.broken: list[np.ndarray] = []
         self.times_of: dict[tuple[int, ...], int] = {}
 
     def add(self, lines: bytes) -> None:
@@ -174,7 +176,9 @@ class _Rows:
             return
         codes = self.texts[self.name].codes(table[self.name])
         self.codes.append(codes)
-        self.values.append(self._scores(table))
+        broken = self._broken(table)
+        self.broken.append(broken)
+        self.values.append(np.where(broken, np.nan, self._scores(table)))
         is_greedy = np.zeros(len(table), dtype=bool)
         if self.has_samples:
             samples = self._samples(table["sample"])
@@ -186,15 +190,19 @@ class _Rows:
 
     def _scores(self, table: pa.Table) -> np.ndarray:
         """The scores of a block, (rows,), NaN where missing."""
-        import pandas as pd
-
         column = table[self.score]
         values = column.to_numpy()
         is_missing = np.isnan(values)
         if np.count_nonzero(is_missing) != column.null_count:
             raise Unusual  # a text that only one of the two readers takes for no number
+        return values
+
+    def _broken(self, table: pa.Table) -> np.ndarray:
+        """Which answers of a block, (rows,), no model ended."""
+        import pandas as pd
+
         if not self.ending:
-            return values
+            return np.zeros(len(table), dtype=bool)
         columns = [self.texts[name].codes(table[name]) for name in self.ending]
         _, first, row_of = np.unique(_key(columns), return_index=True, return_inverse=True)
         ends = {}
@@ -202,8 +210,7 @@ class _Rows:
             texts = list(self.texts[name].place_of)
             distinct = [texts[code] for code in codes[first]]
             ends[name] = [None if text in MISSING else text for text in distinct]
-        broken = without_end(pd.DataFrame(ends, dtype=object))[row_of]
-        return np.where(broken, np.nan, values)
+        return without_end(pd.DataFrame(ends, dtype=object))[row_of]
 
     @staticmethod
     def _samples(column: pa.ChunkedArray) -> np.ndarray:
@@ -241,6 +248,7 @@ class _Rows:
             codes=_concatenated(self.codes),
             values=_concatenated(self.values),
             samples=samples,
+            broken=_concatenated(self.broken),
             statements=self._statements(prompts),
             times=np.array(list(self.times_of.values()), dtype=np.int64),
         )

@@ -32,13 +32,16 @@ SMALLEST_SHOWN = 1e-12  # a smaller p-value tells a reader no more
 class PromptAnswers:
     """The answers of one prompt that labels may be of: their number, and with 0/1 verdicts that of each sample's name.
 
-    ``missing`` of them have no verdict; those of a known name are in ``unjudged``.
+    ``missing`` of them have no verdict, of which those of a known name are in ``unjudged``; ``dropped`` further ones were
+    left out. ``lost`` are the names of the answers that the file itself states as lost, which have no text to label.
     """
 
     n: int
     verdict_of_sample: Mapping[str, float] | None = None
     missing: int = 0
     unjudged: frozenset[str] = frozenset()
+    dropped: int = 0
+    lost: frozenset[str] = frozenset()
 
 
 def label_rows(
@@ -49,7 +52,8 @@ def label_rows(
     ``path`` is a table ``prompt_id, sample, label`` (0 or 1) of random draws, and ``drawn`` holds the answers of each prompt.
     Returns what is known of the labels. The average has no ends where the labels cannot have been chosen at random.
 
-    Raises `BadFile` without a label, and `BadRow` for a label of another prompt, of the greedy answer, or given twice.
+    Raises `BadFile` without a label, and `BadRow` for a label of another prompt, of the greedy answer, of one that the file
+    states as lost, or given twice.
     """
     table = _random_labels(path, drawn)
     labels = numeric_column(table, "label", path, words=True)
@@ -58,6 +62,8 @@ def label_rows(
     assumes, method = count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM
     if any(lost.values()):
         assumes += count_bounds.OF_PRESENT
+    if any(answers.dropped for answers in drawn.values()):
+        assumes += count_bounds.OF_DROPPED
     how = (assumes, method)
     for name in dict.fromkeys(names.tolist()):
         of_prompt = labels[names == name]
@@ -101,11 +107,16 @@ def label_rows(
 
 
 def _lost(table: pd.DataFrame, drawn: Mapping[str, PromptAnswers]) -> dict[str, int]:
-    """The answers of each prompt that nobody could label: those without a verdict, unless a label is of one of them."""
-    labelled = zip(table["prompt_id"].astype(str), table["sample"].astype(str), strict=True)
-    if any(sample in drawn[name].unjudged for name, sample in labelled):
-        return dict.fromkeys(drawn, 0)
-    return {name: answers.missing for name, answers in drawn.items()}
+    """The answers of each prompt that may never have come: those without a verdict and without a label."""
+    lost = {name: answers.missing for name, answers in drawn.items()}
+    for name, sample in _pairs(table):
+        lost[name] -= sample in drawn[name].unjudged
+    return lost
+
+
+def _pairs(table: pd.DataFrame) -> list[tuple[str, str]]:
+    """The prompt and the sample of each label."""
+    return list(zip(table["prompt_id"].astype(str), table["sample"].astype(str), strict=True))
 
 
 def _random_labels(
@@ -119,12 +130,16 @@ def _random_labels(
     labels = numeric_column(table, "label", path, words=True)
     names = table["prompt_id"].astype(str).to_numpy()
     n_of_prompt = {name: answers.n for name, answers in drawn.items()}
+    lost = {(name, sample) for name, answers in drawn.items() for sample in answers.lost}
     place_in_prompt = table.groupby("prompt_id").cumcount()
     wrong_by_problem = {
         "label must be 0 (no leak) or 1 (leak)": ~np.isin(labels, (0, 1)),
         "prompt_id must be a prompt of the scores": ~np.isin(names, list(drawn)),
         "labels a draw a second time": table.duplicated(["prompt_id", "sample"]).to_numpy(),
         "labels the greedy answer, no random draw": (table["sample"] == str(GREEDY)).to_numpy(),
+        "labels an answer that the scores state as lost": np.array(
+            [pair in lost for pair in _pairs(table)]
+        ),
         "labels more draws of the prompt than have scores": (
             place_in_prompt >= table["prompt_id"].map(n_of_prompt)
         ).to_numpy(),
@@ -166,18 +181,18 @@ def _at_most(p_value: float) -> str:
 
 
 def _blind(table: pd.DataFrame, drawn: Mapping[str, PromptAnswers]) -> float:
-    """The p-value of labels without sight of the verdicts; 1 where a labelled answer has no known verdict."""
+    """The p-value of labels without sight of the verdicts, by the labelled answers that have a verdict; 1 without any."""
     called = 0
     labelled: list[int] = []
     verdicts: list[int] = []
     n: list[int] = []
     for name, rows in table.groupby(table["prompt_id"].astype(str), sort=False):
         verdict_of_sample = drawn[str(name)].verdict_of_sample or {}
-        samples = [str(sample) for sample in rows["sample"]]
-        if not all(sample in verdict_of_sample for sample in samples):
-            return 1.0
+        samples = [sample for sample in rows["sample"].astype(str) if sample in verdict_of_sample]
+        if not samples:
+            continue
         called += int(sum(verdict_of_sample[sample] for sample in samples))
         labelled.append(len(samples))
         verdicts.append(int(sum(verdict_of_sample.values())))
         n.append(len(verdict_of_sample))
-    return blind_p_value(called, labelled, verdicts, n)
+    return blind_p_value(called, labelled, verdicts, n) if n else 1.0

@@ -77,13 +77,15 @@ NAME_IT = "Name the column of the questions with --by {0} (in Python by='{0}')."
 class PromptScores:
     """One prompt's scores in sampling order; each of the ``missing`` scores is NaN, or omitted if they were dropped.
 
-    ``samples`` are the names of the answers, in the order of the scores; None where the source has none.
+    ``samples`` are the names of the answers, in the order of the scores; None where the source has none. ``lost`` are the
+    names of those of which the source states that no model ended them, also of dropped ones.
     """
 
     prompt_id: str
     scores: np.ndarray
     missing: int = 0
     samples: np.ndarray | None = None
+    lost: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -269,7 +271,7 @@ def read_scores(
             remedy = "Give one row per sampled answer."
             raise BadFile(path, "holds the greedy answers (sample -1) only", remedy)
     _check_cells(_Cells(path, table, values, lines), name, column, missing, broken[lines])
-    prompts = _grouped(path, values, table[name], samples, missing)
+    prompts = _grouped(path, values, table[name], samples, missing, broken[lines])
     understood = _understood(path, prompts, name, stated, read[0])
     return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped)
 
@@ -291,7 +293,7 @@ def _read_by_block(
     rows = read_score_rows(path, name, score, [score, by] if by else [score])
     if rows is None:
         return None
-    codes, values, samples = rows.codes, rows.values, rows.samples
+    codes, values, samples, broken = rows.codes, rows.values, rows.samples, rows.broken
     labels = np.array(rows.prompts, dtype=object)
     if samples is not None:
         is_drawn = samples != GREEDY
@@ -300,13 +302,14 @@ def _read_by_block(
             labels = labels[places]
             values = values[is_drawn]
             samples = samples[is_drawn]
+            broken = broken[is_drawn]
     is_missing = np.isnan(values)
     if missing is None and is_missing.any():
         return None
     is_legal = is_missing | ((values >= 0) & (values <= 1))
     if not len(values) or not is_legal.all() or _answers_repeat(codes, samples):
         return None
-    prompts = _split(labels, codes, values, samples, missing)
+    prompts = _split(labels, codes, values, samples, missing, broken)
     if not all(prompt.n for prompt in prompts):
         return None
     stated = Stated(score, facts_of_columns([score], path), leak_is)
@@ -503,12 +506,13 @@ def _grouped(
     names: pd.Series,
     samples: np.ndarray | None,
     missing: Missing | None,
+    broken: np.ndarray,
 ) -> list[PromptScores]:
     """The scores by prompt, in the order of the file."""
     import pandas as pd
 
     codes, labels = pd.factorize(names)
-    prompts = _split(labels, codes, values, samples, missing)
+    prompts = _split(labels, codes, values, samples, missing, broken)
     empty = [prompt.prompt_id for prompt in prompts if not prompt.n]
     if empty:
         remedy = "Remove the prompt, or use --missing worst."
@@ -531,12 +535,14 @@ def _split(
     values: np.ndarray,
     samples: np.ndarray | None,
     missing: str | None,
+    broken: np.ndarray,
 ) -> list[PromptScores]:
-    """The scores of each prompt, whose place among the ``labels`` the ``codes`` name."""
+    """The scores of each prompt, whose place among the ``labels`` the ``codes`` name, and its ``broken`` answers, (rows,)."""
     if (codes[1:] < codes[:-1]).any():
         order = np.argsort(codes, kind="stable")
         codes = codes[order]
         values = values[order]
+        broken = broken[order]
         if samples is not None:
             samples = samples[order]
     begins = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
@@ -544,8 +550,10 @@ def _split(
     for place, (begin, end) in enumerate(pairwise(begins)):
         scores = values[begin:end]
         names = None
+        lost: tuple[str, ...] = ()
         if samples is not None:
             names = samples[begin:end]
+            lost = tuple(map(str, names[broken[begin:end]].tolist()))
         absent = np.isnan(scores)
         n_missing = int(np.count_nonzero(absent))
         if n_missing and missing == "drop":
@@ -557,6 +565,7 @@ def _split(
             scores=scores,
             missing=n_missing,
             samples=names,
+            lost=lost,
         )
         prompts.append(prompt)
     return prompts

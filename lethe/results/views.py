@@ -291,7 +291,8 @@ def _by_labels(row: Result | None) -> Document | None:
     """The bounds by a person's labels; None where there are none."""
     if row is None:
         return None
-    return {**_fields(row, *INTERVAL), "n": row.n, "alpha": row.alpha_upper}
+    ends = _fields(row, *INTERVAL)
+    return {**ends, "n": row.n, "alpha": row.alpha_upper, "assumes": row.assumes or None}
 
 
 def _together(claim: Result, rows: Sequence[Result]) -> Document:

@@ -166,6 +166,7 @@ AT_RANDOM = (
     "question uniformly and then a draw of it, without sight of text or verdict"
 )
 OF_PRESENT = "; an answer that never came has no label, and is a leak in an upper end"
+OF_DROPPED = "; missing answers are missing at random, and leak as often as those that came"
 LABELLED_METHOD = "Clopper-Pearson on the labelled leaks, the rest counted against the claim"
 METHOD_REST = (
     "Clopper-Pearson on the labelled leaks and the leaks that the rest has at most or at least, "

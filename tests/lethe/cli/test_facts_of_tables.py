@@ -317,12 +317,53 @@ def test_labels_of_the_answers_that_came_leave_the_lost_ones_as_leaks(lossy_scor
     assert gate.exit_code == 1
 
 
-def test_labels_of_answers_that_no_judge_read_count_none_as_lost(lossy_scores, tmp_path):
-    labels = labels_of(tmp_path / "labels.csv", range(0, 100, 2))
+@pytest.mark.parametrize(
+    ("samples", "least", "most"),
+    [(range(0, 100, 2), 0.2, 0.5), ([*range(40), 60], 0.39, 0.7), (range(40, 100), 0.0, 0.1)],
+    ids=["half of them", "one of them", "all of them"],
+)
+def test_each_answer_without_verdict_and_label_counts_as_lost(
+    lossy_scores, tmp_path, samples, least, most
+):
+    labels = labels_of(tmp_path / "labels.csv", samples)
 
     found = bounds.result(lossy_scores, "--score", "leak", "--missing", "worst", "--labels", labels)
 
-    assert found["labelled"]["upper"] < 0.1
+    assert least < found["labelled"]["upper"] < most
+
+
+@pytest.mark.parametrize("rule", ["worst", "drop"])
+@pytest.mark.parametrize("quoted", [False, True], ids=["by block", "whole"])
+def test_a_label_of_an_answer_that_the_file_states_as_lost_is_refused(tmp_path, rule, quoted):
+    rows = table(finish_reason=(["stop"] * (N - 1) + ["error"]) * 2)
+    scores = tmp_path / "scores.csv"
+    rows.to_csv(scores, index=False, quoting=int(quoted))
+    labels = labels_of(tmp_path / "labels.csv", [*range(40), N - 1])
+
+    said = bounds.refused(scores, "--score", "leak", "--missing", rule, "--labels", labels)
+
+    assert "line 42" in said
+    assert "as lost" in said
+
+
+def test_labels_of_chosen_answers_are_refuted_beside_a_label_of_an_unjudged_answer(tmp_path):
+    scores = table(leak=([0] * 100 + [1] * 100 + [None] * 100) * 2)
+    path = written(tmp_path / "scores.csv", scores)
+    labels = labels_of(tmp_path / "labels.csv", [*range(60), 299])
+
+    found = bounds.result(path, "--score", "leak", "--missing", "worst", "--labels", labels)
+
+    assert "other verdicts" in " ".join(found["refused"])
+
+
+def test_labels_beside_dropped_answers_state_what_they_assume(lossy_scores, tmp_path):
+    labels = labels_of(tmp_path / "labels.csv", range(50))
+    options = (lossy_scores, "--score", "leak", "--missing", "drop", "--labels", labels)
+
+    found = bounds.result(*options)
+
+    assert "missing at random" in found["labelled"]["assumes"]
+    assert "missing at random" in bounds.call(*options, "--fail-above", "0.2").output
 
 
 def test_labels_of_a_whole_file_have_the_bounds_of_labels_alone(lossy_scores, tmp_path):

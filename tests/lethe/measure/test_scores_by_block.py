@@ -63,7 +63,8 @@ def outcome(path, missing):
         samples = None
         if prompt.samples is not None:
             samples = [str(sample) for sample in prompt.samples]
-        prompts.append([prompt.prompt_id, repr(prompt.scores.tolist()), prompt.missing, samples])
+        scores = repr(prompt.scores.tolist())
+        prompts.append([prompt.prompt_id, scores, prompt.missing, samples, prompt.lost])
     return prompts, read.stated, read.understood, read.stopped
 
 
