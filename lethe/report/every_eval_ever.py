@@ -172,12 +172,17 @@ def _tell_apart(results: Sequence[dict[str, Json]]) -> None:
         side = entry["score_details"]["details"].get("side")
         if counts[entry["evaluation_result_id"]] > 1 and side is not None:
             entry["evaluation_result_id"] += f"/{side}"
-    taken: Counter[str] = Counter()
+    taken = {entry["evaluation_result_id"] for entry in results}
+    last: dict[str, int] = {}  # the number of the last result of a name
     for entry in results:
         name = entry["evaluation_result_id"]
-        taken[name] += 1
-        if taken[name] > 1:
-            entry["evaluation_result_id"] = f"{name}/{taken[name]}"
+        if name not in last:
+            last[name] = 1
+            continue
+        while f"{name}/{last[name]}" in taken or last[name] == 1:
+            last[name] += 1
+        entry["evaluation_result_id"] = f"{name}/{last[name]}"
+        taken.add(entry["evaluation_result_id"])
 
 
 def _source(row: Result, evaluated: Export) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from jsonschema.validators import validator_for
 from lethe.api.exporting import export_run, export_trees
 from lethe.api.probabilities import ExactBounds
 from lethe.io.logs import read_log
-from lethe.report.every_eval_ever import Export, export
+from lethe.report.every_eval_ever import Export, _tell_apart, export
 from lethe.results import table
 from lethe.results.table import Result, Rows
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
@@ -163,6 +163,16 @@ def test_a_number_that_stands_twice_is_numbered(tmp_path):
     _, entries = exported(tmp_path, upper(), upper())
 
     assert len({entry["evaluation_result_id"] for entry in entries}) == 2
+
+
+def test_a_numbered_name_is_none_that_another_result_has():
+    names = ["leak/sampled", "leak/sampled", "leak/sampled/2", "leak/sampled"]
+    entries = [{"evaluation_result_id": name, "score_details": {"details": {}}} for name in names]
+
+    _tell_apart(entries)
+
+    numbered = [entry["evaluation_result_id"] for entry in entries]
+    assert numbered == [*names[:1], "leak/sampled/3", "leak/sampled/2", "leak/sampled/4"]
 
 
 def test_an_end_beside_an_infinite_one_keeps_its_number_of_answers(tmp_path):
