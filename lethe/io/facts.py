@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lethe.errors import plural, shortened
+from lethe.io.cells import VALUE_OF_WORD
 from lethe.registry import JUDGES, SCORERS
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ LeakIs = Literal["high", "low"]  # which end of a score is a leak, as the user s
 REFUSED_BECAUSE = "refused_because"
 # Columns of a table that say that an answer is a copy of an earlier one.
 CACHED = ("cached", "is_cached", "was_cached", "from_cache", "cache_hit")
+YES = ("1", "1.0", "t", *(word for word, value in VALUE_OF_WORD.items() if value == 1))
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 MODELS = (
     "model",
@@ -87,7 +89,7 @@ def _says(table: pd.DataFrame, column: str, times: np.ndarray | None = None) -> 
     """How many rows of a table say yes in this column, each so many ``times``; none where it has no such column."""
     if column not in table:
         return 0
-    says_yes = table[column].astype(str).str.lower().isin(("true", "yes", "1", "1.0"))
+    says_yes = table[column].astype(str).str.strip().str.lower().isin(YES)
     if times is None:
         return int(says_yes.sum())
     return int(times[says_yes.to_numpy()].sum())

@@ -8,6 +8,7 @@ like another, a word as a score) is left to the reader of whole tables, which un
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,9 +108,14 @@ def _blocks(path: Path, form: CsvForm) -> Iterator[bytes]:
 
 
 def _check_plain(lines: bytes) -> None:
-    """Raises `Unusual` for a quote, a zero byte, and a carriage return that ends no line."""
+    """Raises `Unusual` for a quote, a zero byte, a carriage return that ends no line, and a byte that is no UTF-8."""
     if b'"' in lines or b"\0" in lines or lines.count(b"\r") != lines.count(b"\r\n"):
         raise Unusual
+    if not lines.isascii():
+        try:
+            lines.decode()
+        except UnicodeDecodeError:
+            raise Unusual from None
 
 
 @dataclass
@@ -141,6 +147,8 @@ class _Rows:
         self.ending = ending(column for column in form.header if column != score)
         self.texts = {column: _Texts() for column in (name, *self.stating, *self.ending)}
         self.has_samples = "sample" in form.header
+        # a cell that begins as a hexadecimal number, which is one to pyarrow alone
+        self.hexadecimal = re.compile(rf"(?:^|[\n{re.escape(form.separator)}])[ \t]*0[xX]".encode())
         types: dict[str, pa.DataType] = {score: pa.float64()}
         if self.has_samples:
             types["sample"] = pa.int64()
@@ -162,6 +170,8 @@ class _Rows:
         import pyarrow as pa
         from pyarrow import csv
 
+        if self.has_samples and self.hexadecimal.search(lines):
+            raise Unusual
         read = csv.ReadOptions(column_names=self.form.header, block_size=len(lines) + 1)
         try:
             table = csv.read_csv(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from lethe.errors import BadInput
 from lethe.io.files import Json
 from lethe.io.logs._log import DECODING, as_object, chosen, greedy
 
@@ -109,7 +110,7 @@ class RequestSettings:
     def add_rows(self, table: pd.DataFrame, times: np.ndarray | None = None) -> None:
         """Add what each row of a table states in the columns of these names, however they are written.
 
-        Each row counts so many ``times``, (rows,), by default once.
+        Each row counts so many ``times``, (rows,), by default once. Raises `BadInput` for a list.
         """
         if times is None:
             times = np.ones(len(table), dtype=np.int64)
@@ -120,6 +121,7 @@ class RequestSettings:
                 nested = True
                 stated.append(name)
             elif setting_of(str(name)):
+                nested = nested or _holds_objects(table[name])
                 stated.append(name)
         if not stated:
             return
@@ -183,11 +185,22 @@ class RequestSettings:
         }
 
 
+def _holds_objects(column: pd.Series) -> bool:
+    """Whether a column of a setting holds objects of settings; raises `BadInput` for a list."""
+    if column.dtype != object:
+        return False
+    for value in column:
+        if isinstance(value, (list, np.ndarray)):
+            problem = f"column {column.name}: got a list; expected a number, a word or an object"
+            raise BadInput(f"{problem}. Write the setting of each answer alone.")
+    return any(isinstance(value, dict) for value in column)
+
+
 def _stated(request: Mapping[str, Json]) -> dict[str, Json]:
     """The settings of a request by their names in `NAMES`, also those in an object of settings."""
     stated: dict[str, Json] = {}
     lowered = {str(name).lower(): value for name, value in request.items()}
-    for place in (request, *(as_object(lowered.get(name)) for name in NESTED)):
+    for place in (request, *(as_object(lowered.get(name)) for name in (*NESTED, *DECODING))):
         for name, value in place.items():
             setting = setting_of(str(name))
             if setting and not isinstance(value, (dict, list)):

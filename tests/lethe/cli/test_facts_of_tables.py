@@ -46,6 +46,27 @@ def test_a_column_that_states_greedy_decoding_refutes_the_draws(tmp_path, name, 
     assert "with probability" not in found.output
 
 
+@pytest.mark.parametrize("column", ["decoding", "Decoding", "decoding_strategy", "sampling"])
+@pytest.mark.parametrize(("value", "exit_code"), [(0.8, 0), (0.0, 1)])
+def test_an_object_of_settings_is_read_whatever_the_column(tmp_path, column, value, exit_code):
+    settings = [{"temperature": value}] * (2 * N)
+    path = written(tmp_path / "scores.parquet", table(**{column: settings}))
+
+    assert bounds.call(path, "--fail-above", "0.1").exit_code == exit_code
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_a_list_as_a_setting_is_refused(tmp_path, suffix):
+    rows = table(texts=True, seed=[[1]] * (2 * N))
+    path = tmp_path / f"scores.{suffix}"
+    if suffix == "jsonl":
+        rows.to_json(path, orient="records", lines=True)
+    else:
+        rows.to_parquet(path)
+
+    assert "got a list" in bounds.refused(path, "--score", "leak")
+
+
 @pytest.mark.parametrize("setting", ["judge_temperature", "grader_temp", "temperature_of_judge"])
 def test_the_temperature_of_a_judge_refutes_no_draws(tmp_path, setting):
     path = written(tmp_path / "scores.csv", table(**{setting: 0}))
@@ -256,6 +277,13 @@ def test_labels_need_each_answer_once_and_as_a_text(tmp_path, column, values, re
     path = written(tmp_path / "answers.parquet", table(texts=True, **{column: values}))
 
     assert reason in label.refused(path, "--labels", tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize("yes", ["y", "t", "TRUE", "Yes", 1, 1.0])
+def test_each_word_for_yes_says_that_an_answer_came_from_a_cache(tmp_path, yes):
+    path = written(tmp_path / "scores.csv", table(cached=yes))
+
+    assert "came from a cache" in bounds.call(path).output
 
 
 def test_labels_of_a_sound_table_keep_their_bounds(tmp_path):

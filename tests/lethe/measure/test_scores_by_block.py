@@ -15,7 +15,7 @@ from lethe.measure.scores import read_scores
 # The cells of a column: those that every reader takes, and odd ones.
 CELLS = {
     "prompt_id": (["q1", "q2", "Ada B"], ["q1 ", "", "1", "1.0", "01", "caf\u00e9", '"q1"', "\u200b"]),
-    "sample": (["0", "1", "2", "3"], ["-1", "1.0", "", "a", "99999999999"]),
+    "sample": (["0", "1", "2", "3"], ["-1", "1.0", "", "a", "0x1", " 0X2", "99999999999"]),
     "score": (["0", "1", "0.25"], ["", "NA", "yes", "50%", "1.5", "nan", "inf", " 1", "0.1234567890123456789"]),
     "temperature": (["0.7", "1"], ["0", "", "auto", "0.70"]),
     "model": (["m"], ["n", ""]),
@@ -112,6 +112,25 @@ def test_a_statement_on_draws_is_kept_once_with_its_rows(tmp_path):
 
     assert rows.times.tolist() == [9]
     assert rows.statements["temperature"].tolist() == [0.7]
+
+
+@pytest.mark.parametrize("place", [0, 19_990])
+def test_a_byte_that_is_no_utf8_is_refused_in_a_column_that_is_not_read_too(tmp_path, place):
+    lines = [f"q,{sample},0,note".encode() for sample in range(20_000)]
+    lines[place] += b"\xff"
+    path = tmp_path / "scores.csv"
+    path.write_bytes(b"\n".join([b"prompt_id,sample,score,note", *lines]))
+
+    with pytest.raises(LetheError, match="UTF-8"):
+        read_scores(path, None)
+
+
+def test_hexadecimal_samples_stay_texts(tmp_path):
+    path = written(tmp_path, "prompt_id,sample,score", "q,0x0,0", "q,0x1,0")
+
+    (prompt,) = read_scores(path, None).prompts
+
+    assert prompt.samples.tolist() == ["0x0", "0x1"]
 
 
 @pytest.mark.parametrize("row", ['"q",0', "q,yes", "q,0,1", ",0"])
