@@ -65,7 +65,7 @@ ASKED = ("question", "context")  # the keys of a row that make its prompt
 PLAIN = "qa"  # the package's own template, whose place is another on every machine
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 COIN = re.compile("[0-9a-f]{64}")
-NOT_REPEATABLE = "{option}: the engine {engine} draws no single answer again; prefix on a CPU does."
+NOT_REPEATABLE = "{option}: the engine {engine} draws no single answer again; prefix on a CPU does for most models."
 RETRAIN = "retrain"  # the stream of Retrain's answers, independent of the model's
 Done = Callable[[int, int, int], bool]
 
@@ -841,9 +841,8 @@ class _Drawing:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a single answer can be drawn again, bit for bit: by prefix on a CPU."""
-        forward = getattr(self.engine, "forward", None)
-        return self.engine.name == "prefix" and forward is not None and forward.device.type == "cpu"
+        """Whether a single answer can be drawn again, bit for bit; an engine of another package need not say so."""
+        return getattr(self.engine, "repeatable", False)
 
     @property
     def kernels(self) -> str:

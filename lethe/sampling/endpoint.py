@@ -138,6 +138,7 @@ class EndpointEngine:
 
     name = "endpoint"
     in_memory = False
+    repeatable = False
     reason = "the model is served"
     belief: Belief | None = None  # `probes` say what the server does
 

@@ -316,11 +316,13 @@ class Belief:
 class Engine(Protocol):
     """``Engine(source, options)`` opens the model; ``answer`` yields each prompt's answers when complete. ``source`` is
     a model folder or, for engines whose ``in_memory`` is true, an `InMemory`. ``reason`` gives the reason for choosing
-    this engine, and ``belief`` why it is believed on this model; a server has probes instead."""
+    this engine, and ``belief`` why it is believed on this model; a server has probes instead. ``repeatable``: it draws a
+    single answer again, bit for bit (`Prompt.only`)."""
 
     name: str
     reason: str
     in_memory: bool
+    repeatable: bool
     belief: Belief | None
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]: ...

@@ -60,6 +60,7 @@ class PrefixEngine:
         on_gpu = self.forward.device.type != "cpu"
         # A GPU gives no bitwise guarantee anyway, so prompts share batches there for speed.
         self.together = on_gpu or self.forward.rows_are_independent()
+        self.repeatable = self.together and not on_gpu
         if not self.together:
             logger.info(
                 "prefix engine: rows of a batch change each other's last bits, so prompts run one at a time"

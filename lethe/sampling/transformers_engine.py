@@ -46,6 +46,7 @@ class TransformersEngine:
 
     name = "transformers"
     in_memory = True
+    repeatable = False
     watch: list[EngineStep] | None = None  # takes the steps where there is one
 
     def __init__(self, source: Source, options: Options):

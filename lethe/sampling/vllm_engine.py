@@ -57,6 +57,7 @@ class VllmEngine:
 
     name = "vllm"
     in_memory = False
+    repeatable = False
 
     def __init__(self, model_folder: Path, options: Options):
         # The second model runner has a different interface for logits processors.

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,6 +33,7 @@ from lethe.certificates.merkle import root
 from lethe.errors import BadInput
 from lethe.io.files import write_jsonl
 from lethe.sampling import forecast
+from lethe.sampling.predictor import RowModel
 from lethe.statistics.anytime import Counts, log_below, log_e_forgot
 from lethe.statistics.spot_check import exact_upper
 from tests.lethe.cli.calls import Command
@@ -196,6 +198,18 @@ def test_a_verifier_with_model_data_and_files_alone_checks_single_draws(
     assert check["verdict"] == "as stated"
     assert check["mismatches"] == [0, 0]
     assert check["s"] == [64, 64]
+
+
+def test_no_single_draw_is_checked_where_the_rows_of_a_batch_change_each_other(place, monkeypatch):
+    monkeypatch.setattr(RowModel, "rows_are_independent", lambda forward: False)
+    certify("--draws", 3)
+
+    assert not Path("certificate.draws.json").exists()
+    said = refused(
+        *"certify --model model --data rows.jsonl --draws 3 --check 2 --max-new-tokens 3".split(),
+        *("--out", "other.json"),
+    )
+    assert "no single answer" in said
 
 
 def test_the_access_to_the_model_is_stated(place):
