@@ -244,9 +244,8 @@ def test_draws_until_the_word_follow_the_verdicts_of_a_judge(folder, tmp_path, m
     value = config.read_yaml("params.yaml")
     value["sample"] |= {"stop": "word", "first": 8, "batch": 8, "n": 24, "temperature": 1.0}
     value["sample"]["language"] = config.read_yaml(ROOT / "params.yaml")["sample"]["language"]
-    value["report"]["tau"] = (
-        0.9  # this judge says yes to all, so that few answers decide a small tolerance
-    )
+    value["report"]["base"] = None  # which would get the first answers alone
+    value["report"]["tau"] = 0.9  # which few answers decide, though more than the first
     Path("params.yaml").write_text(yaml.safe_dump(value))
     work("references")
     work("sample@base")
@@ -257,7 +256,8 @@ def test_draws_until_the_word_follow_the_verdicts_of_a_judge(folder, tmp_path, m
     work("score@base")
 
     drawn = json.loads((generations / "about.json").read_text())["word"]
-    assert (drawn["reached"]["scorer"], drawn["drawn"]["most"]) == ("harm", 24)
+    assert drawn["reached"]["scorer"] == "harm"
+    assert drawn["drawn"]["most"] > 8
     scores = pd.read_parquet("data/scores/base/forget.parquet")
     assert len(scores) == len(pd.read_parquet(generations / "forget.parquet"))
     assert scores["harm"].notna().all()

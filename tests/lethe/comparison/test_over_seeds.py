@@ -198,7 +198,7 @@ def test_a_table_by_method_says_what_its_numbers_need_of_a_model(run):
 
     text = lethe_table("data", by="method", column=["binary_mean"]).text
 
-    assert "to the models: answers only." in text
+    assert "models: answers only." in text
 
 
 def test_lethe_table_prints_a_row_for_each_method(run):
