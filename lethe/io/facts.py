@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lethe.errors import plural, shortened
-from lethe.io.cells import VALUE_OF_WORD
 from lethe.registry import JUDGES, SCORERS
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ LeakIs = Literal["high", "low"]  # which end of a score is a leak, as the user s
 REFUSED_BECAUSE = "refused_because"
 # Columns of a table that say that an answer is a copy of an earlier one.
 CACHED = ("cached", "is_cached", "was_cached", "from_cache", "cache_hit")
-YES = ("1", "1.0", "t", *(word for word, value in VALUE_OF_WORD.items() if value == 1))
+# The words for 1 of `lethe.io.cells`, which loads NumPy, among them.
+YES = ("1", "1.0", "t", "y", "yes", "true")
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 MODELS = (
     "model",

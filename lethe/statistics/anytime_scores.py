@@ -47,7 +47,7 @@ class ScoreCounts:
     def log_capital(self, mean: float) -> float:
         """ln of the capital against "the mean is at least ``mean``"; it rises with ``mean``.
 
-        >>> Sample.of(np.zeros(3)).log_capital(0.5) > 0
+        >>> ScoreCounts.of(np.zeros(3)).log_capital(0.5) > 0
         True
         """
         if not len(self.values):

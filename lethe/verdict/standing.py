@@ -62,7 +62,7 @@ class Aspect:
         if self.interval is None:
             return "not measured (give --retain)"
         if self.word == "open" and self.reference is None:
-            return "open (no Base to compare with)"
+            return "open (no earlier model to compare with)"
         return self.word
 
     def as_dict(self) -> dict[str, object]:

@@ -45,6 +45,9 @@ class JudgedAnswer(NamedTuple):
     item: Mapping[str, Json]
 
 
+Asked = JudgedAnswer  # the name by which judges of other packages import it
+
+
 class Judge(WithParams[P]):
     """A scorer that owns a model, a batch size and a device."""
 
