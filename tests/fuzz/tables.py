@@ -422,7 +422,7 @@ def typed_parquet(rows: Rows, chance: random.Random) -> bytes:
 def _column(values: list[Any], pa: Any) -> Any:
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+    except (pa.ArrowException, OverflowError, ValueError):
         texts = [str(_shortest(value)).encode("utf-8", "replace").decode() for value in values]
         return pa.array(texts)
 
