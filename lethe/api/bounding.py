@@ -387,6 +387,7 @@ class Bounds(Measurement):
         sentence = claim.sentence(self._quantity[row.facts["metric"]], prompts)
         return [*lines, f"Certified: {certified} of {plural(listed, 'prompt')}. {sentence}"]
 
+    @bounded.without_collector()
     def views(self) -> list[View]:
         columns = COLUMNS
         if self.refused:

@@ -170,7 +170,8 @@ class _Rows:
         import pyarrow as pa
         from pyarrow import csv
 
-        if self.has_samples and self.hexadecimal.search(lines):
+        may_be_hexadecimal = b"0x" in lines or b"0X" in lines
+        if self.has_samples and may_be_hexadecimal and self.hexadecimal.search(lines):
             raise Unusual
         read = csv.ReadOptions(column_names=self.form.header, block_size=len(lines) + 1)
         try:

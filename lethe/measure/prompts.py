@@ -12,6 +12,7 @@ from itertools import repeat
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from scipy.special import bdtrc
 
 from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, check
@@ -348,9 +349,7 @@ def _in_plausible_order(
     suspects = [place for place, row in enumerate(rows) if excluded(row)]
     if not suspects:
         return rows
-    from scipy.stats import binom  # half a second to import, for a rare case
-
-    chance_of_as_many = float(binom.sf(len(suspects) - 1, len(prompts), alpha))
+    chance_of_as_many = float(bdtrc(len(suspects) - 1, len(prompts), alpha))
     too_many = alpha <= 0.1 and chance_of_as_many <= CHANCE_OF_MANY
     level = min(alpha, CHANCE / len(prompts))
     plausible = list(rows)

@@ -29,9 +29,11 @@ AGAIN = "Delete the file, and `lethe run` makes it again."
 Value = float | int | bool | str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(
+    slots=True, unsafe_hash=True
+)  # a frozen one takes ten times as long to make: a table has a million
 class Result:
-    """One row.
+    """One row, which nobody changes.
 
     ``model`` may be the name of an audit, game or attack, whose ``scope`` is "audit". ``quantity`` and ``basis`` name a row
     of `lethe.results.quantities`. ``item`` is the question's id, or the part that the row is about (a production, a method,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import chdtri
-from scipy.stats import binom
 
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check, check_alpha, check_count, check_share
@@ -226,6 +225,8 @@ def _counts(n: int, p: float) -> tuple[np.ndarray, np.ndarray]:
     """The likely counts, at most `COUNTS` of them, each with the probability of the counts that it
     stands for.
     """
+    from scipy.stats import binom  # the import takes 0.5 s
+
     low, high = map(int, binom.ppf([TAIL, 1 - TAIL], n, p))
     groups = min(COUNTS, high - low + 1)
     ends = np.unique(np.linspace(low - 1, high, groups + 1).astype(int))

@@ -9,7 +9,6 @@ coin is independent of answers and forgeries.
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
-from scipy.stats import binom, hypergeom
 
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check, check_alpha, check_count
@@ -39,6 +38,8 @@ def most_forged(n: int, s: int, beta: float, mismatches: int = 0) -> int:
     >>> [most_forged(4096, 688, 0.001, m) for m in (0, 1, 2)]
     [37, 50, 61]
     """
+    from scipy.stats import hypergeom  # the import takes 0.5 s
+
     _check_sizes(n, s)
     check_alpha(beta)
     low, high = mismatches, n
@@ -60,6 +61,8 @@ def passes(p: float, n: int, leaks: int, s: int) -> float:
     >>> round(passes(0.5, 4, 1, 2), 6)
     0.541667
     """
+    from scipy.stats import binom  # the import takes 0.5 s
+
     counts = np.arange(n + 1)
     forged = np.maximum(counts - leaks, 0)
     clean = np.exp(log_clean(n, forged, s))

@@ -170,6 +170,18 @@ def test_settings_records_and_tables_of_results_load_no_numpy(tmp_path):
     assert "numpy" not in loaded
 
 
+def test_bounds_of_a_table_load_no_distributions(tmp_path):
+    """scipy.stats takes a third of the start of `lethe bounds`."""
+    lines = [f"q,{sample},0" for sample in range(9)]
+    (tmp_path / "scores.csv").write_text("\n".join(["prompt_id,sample,score", *lines]))
+    code = "import sys, lethe; lethe.bounds('scores.csv').views(); print(*sys.modules)"
+
+    loaded = python(tmp_path, "-c", code).stdout.split()
+
+    assert "scipy.special" in loaded
+    assert "scipy.stats" not in loaded
+
+
 def test_every_name_is_there_and_no_other():
     assert set(lethe.__all__) <= set(dir(lethe))
     for name in lethe.__all__:
