@@ -37,7 +37,7 @@ def test_no_error_no_request_no_overflow(tab, path, width, scheme):
 
 @pytest.mark.parametrize("font", ["system-ui", "DejaVu Sans", "Liberation Sans"])
 def test_the_page_ends_after_few_screens(tab, path, font):
-    """Six screens of 1280 x 800 pixels hold the demonstration, in a wide font too; words count as the browser lays them out."""
+    """Six screens of 1280 x 800 pixels hold the demonstration, in a wide font too; words count as laid out."""
     tab.open(path)
     tab.evaluate(f"document.documentElement.style.setProperty('--sans', '{font}')")
     tab.settle()
