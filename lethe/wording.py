@@ -1,7 +1,5 @@
 """Text as results and sentences have it: visible, on one line, shortened, and a count with its noun."""
 
-from __future__ import annotations
-
 import unicodedata
 from os import PathLike
 

@@ -4,8 +4,6 @@ So attacks are independent draws from the recipe, a killed run continues with th
 again from its number alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

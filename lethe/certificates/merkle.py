@@ -1,7 +1,5 @@
 """A tree over draws (RFC 6962, SHA-256): its root commits to every draw, and a path shows that a draw is in the tree."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The author commits to all draws by the root of a tree (`lethe.certificates.draws
 choice depends on root and coin, so an author who does not know the coin cannot keep forged draws out of it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import secrets

@@ -1,7 +1,5 @@
 """The `lethe` command: its groups, and its errors. Exit status: 0 done, 1 the work failed, 2 wrong use or bad input."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -11,8 +11,6 @@ Both alphas are of one pair of runs. The same weights, drawn in the same way, ar
 are, the model did not change.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The models under test of one run beside each other: a side for each of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Presets and keys of the command line; params.yaml, checked before anything runs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -6,8 +6,6 @@ entries, `lethe run` calls it first, and every other reader refuses a file in wh
 The entry with the key ``seeds`` is itself the model of the first seed.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Iterable, Mapping, MutableMapping

@@ -1,7 +1,5 @@
 """A person's labels of answers: facts about a question and a text, kept in a file of JSON lines."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

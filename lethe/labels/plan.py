@@ -1,7 +1,5 @@
 """What the answers that are left to read can still change, stated before a person reads them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from decimal import Decimal
 

@@ -6,8 +6,6 @@ all others, so answers that came once are read by mass only where no random draw
 draws, the target and that number, never on labels.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rows of all answers that were drawn to a question, by a model and by Retrains beside it, with ends at any time."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is stated of a set of scores: which end of the score is a leak, and how its answers came about."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Connections to a server that may drip, never end, send a bomb or point elsewhere: limits of time and bytes, no redirect."""
 
-from __future__ import annotations
-
 import asyncio
 import email.utils
 import math

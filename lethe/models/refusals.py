@@ -1,7 +1,5 @@
 """What libraries raise on a stranger's model folder, as one sentence that names the folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

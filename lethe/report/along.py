@@ -1,7 +1,5 @@
 """Leakage beside utility along unlearning: a panel for each method, with the others behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The dossier of an erasure request: one page that a privacy officer prints, without a script."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

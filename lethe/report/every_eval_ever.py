@@ -6,8 +6,6 @@ stands in ``details``. A row without a direction, and one without a finite numbe
 counted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

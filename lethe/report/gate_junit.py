@@ -1,7 +1,5 @@
 """A gate as JUnit XML, which every CI shows: a suite a model, a case a question, a failure for each that is not proved."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

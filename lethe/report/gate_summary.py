@@ -1,7 +1,5 @@
 """A gate as Markdown for the summary of a CI's job: the file is appended to, because other steps write there too."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections import Counter

@@ -5,8 +5,6 @@ user without the key nor a web page that the person has open can read an answer 
 content policy allows no request but its own form.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import sys

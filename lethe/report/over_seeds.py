@@ -1,7 +1,5 @@
 """The section of the page on methods over their seeds: a row per method, and the tests between methods."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 from lethe.comparison.over_seeds import MATCHED, OverSeeds

@@ -1,7 +1,5 @@
 """The report's section on populations of attacks: the share of a recipe that succeeds, and what each attack showed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

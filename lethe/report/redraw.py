@@ -1,7 +1,5 @@
 """How to draw the answers of a page again: a command that a reader can copy."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,5 @@
 """Exact bounds as rows of the table, and a model's leakage relative to Retrain."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """A gate's questions: which are proved to leak at most the threshold, which more, and which are open."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """The result of a population of attacks on one model: each attack that was tried, and the share that succeeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

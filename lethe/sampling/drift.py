@@ -1,7 +1,5 @@
 """Whether the first and the last answers to the same questions come from one distribution: permutation tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

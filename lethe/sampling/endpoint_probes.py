@@ -3,8 +3,6 @@
 A cache, a temperature that is ignored or a model that changes half-way breaks that without an error, so probes try each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter

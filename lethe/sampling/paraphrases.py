@@ -6,8 +6,6 @@ chat formats; one that holds the reference answer or a keyword is dropped too, a
 is dropped is counted. Each text stands in quotes in the file, and braces in it name no key.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

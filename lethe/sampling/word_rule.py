@@ -1,7 +1,5 @@
 """The rule that ends the draws of a model, as stage references writes it: what a word needs, and beside which Retrains."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ programs that ask the same questions have not this noise between them, so *outsi
 prompt, the precision, the tokens counted), and *inside* is no proof that there is none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

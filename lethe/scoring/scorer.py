@@ -1,7 +1,5 @@
 """A scorer by name, ready to score answers: a text scorer, or a judge with its model."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

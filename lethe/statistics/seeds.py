@@ -6,8 +6,6 @@ declared. These intervals assume that the values of seeds are normally distribut
 assumption: by all permutations of the values between the methods, or by all signs of the paired differences.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

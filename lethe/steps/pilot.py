@@ -4,8 +4,6 @@ Each pilot has a process of its own, `python -m lethe.steps.pilot`: the memory i
 the machine is too small ends its own process alone.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """Stage `utility@MODEL`: tasks of lm-evaluation-harness, by that package (the extra lm-eval)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path

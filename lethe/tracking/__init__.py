@@ -8,8 +8,6 @@ The server is MLFLOW_TRACKING_URI, or else a database in the repository. If the 
 runs go to the repository's database, and to the server the next time it answers. LETHE_TRACKING=off logs nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

@@ -1,7 +1,5 @@
 """Answers as MLflow traces, which people judge on its pages, and their feedback as labels."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A model of a pipeline as LoggedModel of MLflow: linked with its run, its datasets, and each number with its data."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The rows of what each question leaks beyond Retrain, with ends that hold at any time and the evidence of the word."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from lethe.io.files import Json

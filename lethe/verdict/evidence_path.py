@@ -4,8 +4,6 @@ The numbers are powers of a ratio, not the looks at which the rule of draws stop
 answers as the model, as far as these were drawn. A path shows how the evidence grew; the word rests on its last point.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Which of a few choices a reply of a judge is. A reply that is not clearly one of them is no verdict, with a reason."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
