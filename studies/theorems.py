@@ -14,6 +14,8 @@ import numpy as np
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
+from lethe.audits import simulated
+from lethe.audits.simulated import Counterexample
 from lethe.io.files import Json
 from lethe.statistics.bands import dkw
 from lethe.statistics.bounds import binary_upper, paper_bounds
@@ -22,13 +24,11 @@ from lethe.statistics.one_run.channel import gaussian, laplace
 from lethe.statistics.one_run.methods import chernoff_bound, rank_error_rates
 from lethe.statistics.unlearning_game import (
     Split,
+    certified_bound,
     draw_split,
     signed_advantage,
     swap_advantage,
 )
-from studies.image_game.certified import certified_bound
-from studies.one_run import simulated
-from studies.one_run.simulated import Counterexample
 
 SEED = 0
 ALPHA = 0.01  # of the probabilistic paper

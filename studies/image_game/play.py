@@ -38,8 +38,7 @@ from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam
 from lethe.identity import digest, versions
-from lethe.statistics.unlearning_game import Split
-from studies.image_game.certified import group_bound
+from lethe.statistics.unlearning_game import Split, group_bound
 from studies.image_game.models import (
     DEFENDERS,
     LOGITS,

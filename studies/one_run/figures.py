@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lethe.audits import simulated
+from lethe.audits.simulated import COUNTEREXAMPLES, Simulator
 from lethe.io.files import Json
 from lethe.statistics.one_run.audit import audit, log_p_value
 from lethe.statistics.one_run.channel import (
@@ -28,8 +30,6 @@ from lethe.statistics.one_run.channel import (
 )
 from lethe.statistics.one_run.counts import Guesses, ReleasedGuesses, release
 from studies import outcome
-from studies.one_run import simulated
-from studies.one_run.simulated import COUNTEREXAMPLES, Simulator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from studies.one_run import simulated
+from lethe.audits import simulated
 from tests.lethe.small_checkpoint import small_model
 from tests.lethe.statistics.one_run.calibration import table_of
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from lethe import config
+from lethe.audits import simulated
 from lethe.io.files import read_json, read_jsonl, restored
 from lethe.models.training import TrainingFailed
 from lethe.report.tables import curve, sentence
@@ -17,7 +18,6 @@ from lethe.statistics.bound import Covers
 from lethe.statistics.one_run import audit as summary
 from lethe.statistics.one_run.audit import OneRunAudit
 from stages import attack, audit, prepare, train
-from studies.one_run import simulated
 from tests.lethe.statistics.one_run.calibration import table_of
 from tests.small import ROOT, make_repository, small_params
 

@@ -10,8 +10,7 @@ from lethe.report import game_page
 from lethe.report.pages import comparison_page, extraction_page
 from lethe.results.extraction import Extraction, Near, Passage
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
-from lethe.statistics.unlearning_game import unlearning_quality
-from studies.image_game.certified import group_bound
+from lethe.statistics.unlearning_game import group_bound, unlearning_quality
 from tests.cases import read_cases
 
 METHODS = ("none", "fisher", "ft_final", "retr_final", "neg_grad", "retrain")

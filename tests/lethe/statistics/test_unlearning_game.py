@@ -15,13 +15,14 @@ from scipy.stats import ttest_ind
 from lethe.statistics.two_sample import fit_threshold
 from lethe.statistics.unlearning_game import (
     Split,
+    certified_bound,
     draw_split,
     forget_size,
+    group_bound,
     signed_advantage,
     swap_advantage,
     unlearning_quality,
 )
-from studies.image_game.certified import certified_bound, group_bound
 from studies.image_game.play import entropy, modified_entropy
 
 

@@ -16,6 +16,13 @@ import pandas as pd
 from scipy.special import ndtr
 
 from lethe.audits.kinds.guesses import dp_sgd
+from lethe.audits.simulated import (
+    COUNTEREXAMPLES,
+    Counterexample,
+    fair_bits,
+    false_rejections,
+    most_errors_rejected,
+)
 from lethe.statistics.one_run.channel import (
     ApproxDP,
     Channel,
@@ -25,13 +32,6 @@ from lethe.statistics.one_run.channel import (
 )
 from lethe.statistics.one_run.counts import Guesses, release
 from lethe.statistics.one_run.tradeoff import from_tradeoff
-from studies.one_run.simulated import (
-    COUNTEREXAMPLES,
-    Counterexample,
-    fair_bits,
-    false_rejections,
-    most_errors_rejected,
-)
 from tests.lethe.statistics.draws import tolerated
 
 

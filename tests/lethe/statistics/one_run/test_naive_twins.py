@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom, norm
 
+from lethe.audits import simulated
 from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.one_run.audit import POINTS, audit, log_p_value, p_value_curve
 from lethe.statistics.one_run.channel import (
@@ -26,7 +27,6 @@ from lethe.statistics.one_run.channel import (
 from lethe.statistics.one_run.counts import ReleasedGuesses, log_cdf, release
 from lethe.statistics.one_run.methods import _rank_rates, lower_bound, rank_error_rates
 from lethe.statistics.one_run.tradeoff import Atoms, from_losses, from_tradeoff
-from studies.one_run import simulated
 from tests.lethe.statistics.one_run.calibration import (
     ALPHA,
     PRODUCT,
