@@ -360,13 +360,6 @@ def is_attested(file: Path) -> bool:
     return envelopes.is_envelope(value) or statements.is_statement(value)
 
 
-def statement_in(file: Path) -> dict[str, Json]:
-    """The statement of an envelope, or of an unsigned file; its signature is not checked."""
-    if envelopes.is_envelope(read_json(file)):
-        return _payload(envelopes.read_envelope(file), file)
-    return statements.read_statement(file)
-
-
 def verified(
     file: Path, key: Place | None, model: Place | None, data: Place | None
 ) -> Verification:

@@ -64,33 +64,54 @@ def families(params: Params) -> list[Family]:
     Models that one method made and that are read in two ways, such as with adaptive temperature, are two families.
     """
     models: dict[str, dict[int, str]] = {}
-    losses: dict[str, str] = {}  # empty for a trained model
+    losses: dict[str, str] = {}
     for model, entry in params.models.items():
-        folder, made = os.path.split(os.path.normpath(entry.path))
-        if folder != "data/models":
+        folder, entry_of_stage = os.path.split(os.path.normpath(entry.path))
+        made = _how_made(params, entry_of_stage)
+        if folder != "data/models" or made is None:
             continue
-        if made in params.unlearn.methods:
-            method = params.unlearn.methods[made]
-            seed = params.unlearn.recipe.seed if method.seed is None else method.seed
-            same_as = method.same_as
-            loss = f"{method.loss} + entropy" if method.entropy else method.loss
-        elif made in params.train.models:
-            trained = params.train.models[made]
-            seed = int(str(trained.recipe.get("seed", params.train.recipe.seed)))
-            same_as = trained.same_as
-            loss = ""
-        else:
-            continue
-        name = model.removesuffix(f"_{seed}") if same_as else model
-        models.setdefault(name, {})[seed] = model
-        losses[name] = loss
-    if all(len(model_of_seed) == 1 for model_of_seed in models.values()):
+        name = model
+        if made.is_copy:
+            name = model.removesuffix(f"_{made.seed}")
+        models.setdefault(name, {})[made.seed] = model
+        losses[name] = made.loss
+
+    n_seeds = [len(model_of_seed) for model_of_seed in models.values()]
+    if max(n_seeds, default=1) == 1:
         return []
     found = []
     for name, model_of_seed in models.items():
-        seeds = tuple(model_of_seed)
-        found.append(Family(name, tuple(model_of_seed.values()), seeds, losses[name]))
+        models_of_family = tuple(model_of_seed.values())
+        found.append(Family(name, models_of_family, tuple(model_of_seed), losses[name]))
     return found
+
+
+@dataclass(frozen=True)
+class _Made:
+    """How a stage made a model; ``is_copy`` of an entry that differs in nothing but its seed."""
+
+    seed: int
+    loss: str  # empty for a trained model
+    is_copy: bool
+
+
+def _how_made(params: Params, name: str) -> _Made | None:
+    """How an entry of ``unlearn.methods`` or ``train.models`` is made; None where there is no such entry."""
+    method = params.unlearn.methods.get(name)
+    if method is not None:
+        seed = method.seed
+        if seed is None:
+            seed = params.unlearn.recipe.seed
+        loss = method.loss
+        if method.entropy:
+            loss += " + entropy"
+        return _Made(seed, loss, method.same_as is not None)
+
+    trained = params.train.models.get(name)
+    if trained is not None:
+        seed = int(str(trained.recipe.get("seed", params.train.recipe.seed)))
+        return _Made(seed, "", trained.same_as is not None)
+    return None
 
 
 def rows_over_seeds(
@@ -176,27 +197,36 @@ def _mean_row(
     values = _values(name, of_models)
     if values is None:
         return None
-    within = RANGE if kind.unit in ("probability", "score") else None
+    within = None
+    if kind.unit in ("probability", "score"):
+        within = RANGE
     mean = mean_of_seeds(values, within=within)
-    end = of_models[0].bounds.get(name)
     evidence: dict[str, Json] = {
         "values": values,
         "sd": mean.sd,
         "least": mean.least,
         "greatest": mean.greatest,
-        "side": end.side if end else None,
-        "guarantee": end.guarantee("the forget questions") if end else None,
+        "side": None,
+        "guarantee": None,
     }
-    # A p-value has no direction, and its mean no meaning.
-    has_interval = end is None and (kind.more != "" or kind.unit == "deviation")
+    lower = None
+    upper = None
+    end = of_models[0].bounds.get(name)
+    if end is not None:
+        evidence["side"] = end.side
+        evidence["guarantee"] = end.guarantee("the forget questions")
+    elif kind.more != "" or kind.unit == "deviation":
+        lower = mean.lower
+        upper = mean.upper
+    # else a p-value, which has no direction, and whose mean has no meaning
     return result(
         family.title,
         "audit",
         MEAN,
         "compared",
         mean.mean,
-        mean.lower if has_interval else None,
-        mean.upper if has_interval else None,
+        lower,
+        upper,
         item=name,
         n=mean.n,
         evidence=evidence,
@@ -221,10 +251,12 @@ def _pairs(
     for a, b in combinations(all_families, 2):
         if bool(a.loss) != bool(b.loss) or min(len(a.seeds), len(b.seeds)) < 2:
             continue
+        of_a = [numbers[model] for model in a.models]
+        of_b = [numbers[model] for model in b.models]
         for names in (LEAKAGE, UTILITY):
             for name in names:
-                first = _values(name, [numbers[model] for model in a.models])
-                second = _values(name, [numbers[model] for model in b.models])
+                first = _values(name, of_a)
+                second = _values(name, of_b)
                 if first is None or second is None:
                     continue
                 tested.append(_Tested(a, b, name, _difference(a, b, first, second, paired)))
@@ -239,7 +271,8 @@ def _difference(
     if not paired or set(a.seeds) != set(b.seeds):
         return difference_of_seeds(first, second)
     value_of_seed = dict(zip(b.seeds, second, strict=True))
-    return difference_of_seeds(first, [value_of_seed[seed] for seed in a.seeds], paired=True)
+    in_order_of_a = [value_of_seed[seed] for seed in a.seeds]
+    return difference_of_seeds(first, in_order_of_a, paired=True)
 
 
 def _difference_rows(pairs: Sequence[_Tested]) -> list[Result]:
@@ -330,7 +363,10 @@ class OverSeeds:
     @property
     def models(self) -> list[str]:
         """The models of all methods."""
-        return [model for family in self.record["families"] for model in family["models"]]
+        models: list[str] = []
+        for family in self.record["families"]:
+            models += family["models"]
+        return models
 
     @cached_property
     def rows(self) -> dict[tuple[str, str], Result]:
@@ -355,8 +391,11 @@ class OverSeeds:
         side: Side | None = facts["side"]
         mean = number(row.estimate, digits, side)
         if side is not None:
-            least, greatest = (number(facts[key], digits, side) for key in ("least", "greatest"))
-            return mean if least == greatest else f"{mean} ({least} to {greatest})"
+            least = number(facts["least"], digits, side)
+            greatest = number(facts["greatest"], digits, side)
+            if least == greatest:
+                return mean
+            return f"{mean} ({least} to {greatest})"
         if facts["sd"] is None:
             return mean
         text = f"{mean} ± {number(facts['sd'], digits)}"
@@ -368,8 +407,9 @@ class OverSeeds:
         """How many seeds of a method have which words."""
         for family in self.record["families"]:
             if family["title"] == title:
-                counts = Counter(word for word in family["words"] if word)
-                return "; ".join(f"{word}: {count}" for word, count in counts.most_common())
+                counts = Counter(filter(None, family["words"]))
+                described = [f"{word}: {count}" for word, count in counts.most_common()]
+                return "; ".join(described)
         return ""
 
     def pair_table(self) -> tuple[list[str], list[list[str]]]:
@@ -378,13 +418,20 @@ class OverSeeds:
         cells = []
         for row in self.pairs:
             facts = row.facts
-            ends = [
-                NONE if end is None else end.number() for end in (row.lower_bound, row.upper_bound)
+            word = ""
+            if facts["holds"]:
+                word = "differ"
+            cells_of_row = [
+                facts["a"],
+                facts["b"],
+                str(row.item),
+                number(row.estimate),
+                _end(row.lower_bound),
+                _end(row.upper_bound),
+                f"{facts['p_value']:.3g}",
+                word,
             ]
-            word = "differ" if facts["holds"] else ""
-            p_value = f"{facts['p_value']:.3g}"
-            difference = number(row.estimate)
-            cells.append([facts["a"], facts["b"], str(row.item), difference, *ends, p_value, word])
+            cells.append(cells_of_row)
         return head, cells
 
     def matched(self) -> list[Matched]:
@@ -392,19 +439,20 @@ class OverSeeds:
 
         Empty without Base, leakage or utility.
         """
-        leakage, utility = self._first_of(LEAKAGE), self._first_of(UTILITY)
+        leakage = self._first_of(LEAKAGE)
+        utility = self._first_of(UTILITY)
         base = self._mean_of_base(utility)
         if not leakage or not base:
             return []
         points_of_loss: dict[str, list[KeptAndLeaked]] = {}
         for family in self.record["families"]:
             title = family["title"]
-            leaks, score = self.rows.get((title, leakage)), self.rows.get((title, utility))
+            leaks = self.rows.get((title, leakage))
+            score = self.rows.get((title, utility))
             if not family["loss"] or leaks is None or score is None:
                 continue
-            point = KeptAndLeaked(
-                title, kept=(score.estimate or 0.0) / base, leakage=leaks.estimate or 0.0
-            )
+            kept = (score.estimate or 0.0) / base
+            point = KeptAndLeaked(title, kept, leakage=leaks.estimate or 0.0)
             points_of_loss.setdefault(family["loss"], []).append(point)
         return [Matched.of(loss, points) for loss, points in points_of_loss.items()]
 
@@ -431,7 +479,9 @@ class OverSeeds:
             if kept != NONE:
                 said += f" keeps {kept} and leaks {leakage}"
             sentences.append(f"{said}.")
-        return [MATCHED, *sentences] if sentences else []
+        if not sentences:
+            return []
+        return [MATCHED, *sentences]
 
     def _first_of(self, names: Sequence[str]) -> str:
         """The first of these numbers that is there; empty without any."""
@@ -444,7 +494,8 @@ class OverSeeds:
         for family in self.record["families"]:
             if family["name"] == self.record["base"]:
                 row = self.rows.get((family["title"], utility))
-                return row.estimate if row else None
+                if row is not None:
+                    return row.estimate
         return None
 
     def sentences(self) -> list[str]:
@@ -465,7 +516,8 @@ class OverSeeds:
         for row in self.rows.values():
             if row.facts["guarantee"]:
                 guarantees[row.facts["guarantee"]] = None
-        lines += [f"A bound holds in each run by itself, {guarantee}." for guarantee in guarantees]
+        for guarantee in guarantees:
+            lines.append(f"A bound holds in each run by itself, {guarantee}.")
         if record["shared_draws"]:
             lines.append(
                 "With sample.stream: shared all models share the random numbers of their answers, so their errors are not "
@@ -479,7 +531,8 @@ class OverSeeds:
             return []
         differ = [row for row in self.pairs if row.facts["holds"]]
         tests = plural(record["tests"], "test")
-        kinds = " and ".join(dict.fromkeys(row.facts["test"] for row in self.pairs))
+        tests_made = [row.facts["test"] for row in self.pairs]
+        kinds = " and ".join(dict.fromkeys(tests_made))
         lines = [
             f"{len(differ)} of {tests} between two methods differ (Holm, {level(record['alpha'])}), by {kinds}, assuming "
             "that without a difference the values of seeds could be exchanged."
@@ -517,7 +570,15 @@ class OverSeeds:
         return {**record, "methods": methods, "pairs": pairs, "matched_utility": matched}
 
 
+def _end(bound: Bound | None) -> str:
+    """An end of an interval for a table; a dash where the interval has none."""
+    if bound is None:
+        return NONE
+    return bound.number()
+
+
 def _plain(row: Result) -> dict[str, Json]:
+    """The number of a method under the keys of the JSON."""
     facts = row.facts
     return {
         "mean": row.estimate,
