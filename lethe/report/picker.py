@@ -100,7 +100,9 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
 
     rows = []
     for name in names:
-        cells = [_cell(questions_of_model[model.name].get(name)) for model in run.models]
+        cells = []
+        for questions in questions_of_model.values():
+            cells.append(_cell(questions.get(name)))
         rows.append((name, cells))
     has_keywords = any(row.get("keywords") for row in run.forget.values())
     return Picker(
@@ -120,10 +122,7 @@ def _block(
     shown_columns: list[Column],
 ) -> dict[str, object]:
     """What the script reads; what many entries repeat is stored once."""
-    answers = 0
-    for answers_of_question in drawn.values():
-        answers += sum(len(sampled.worst) for sampled in answers_of_question.values())
-    longest = max(SHORTEST, BUDGET // max(1, answers))
+    longest = _longest_answer(drawn)
     shared: dict[str, int] = {}
     entries = []
     for model in run.models:
@@ -131,31 +130,53 @@ def _block(
         answers_of_question = drawn[model.name]
         entries_of_model = []
         for name in names:
-            question, sampled = questions.get(name), answers_of_question.get(name)
-            entries_of_model.append(_entry(question, sampled, shown_columns, shared, longest))
+            question = questions.get(name)
+            answers = answers_of_question.get(name)
+            entries_of_model.append(_entry(question, answers, shown_columns, shared, longest))
         entries.append(entries_of_model)
+
     noted = []
+    heads = []
     for place, column in enumerate(shown_columns):
+        heads.append([column.head, column.meaning])
         if column.quantity.unit == "score" and len(column.names) == 1:
             noted.append(place)
+    keywords = []
+    questions_as_text = []
+    for name in names:
+        row = run.forget.get(name)
+        keywords.append(_keywords(row, run))
+        questions_as_text.append(_question(name, row))
     chosen = chosen_question(run)
+    place_of_chosen = 0
+    if chosen and chosen.prompt_id in names:
+        place_of_chosen = names.index(chosen.prompt_id)
     return {
         "noun": run.words.question,
         "bins": BINS,
         "scorer": label(run.params.metrics.leak),
         "scorers": list(map(label, ranking(run))),
         "decides": run.params.metrics.binary is not None,
-        "keywords": [_keywords(run.forget.get(name), run) for name in names],
+        "keywords": keywords,
         "seed": run.params.sample.seed,
         "redraw": [list(Redraw.of(run, model).as_data()) for model in run.models],
-        "columns": [[column.head, column.meaning] for column in shown_columns],
+        "columns": heads,
         "noted": noted,
-        "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
-        "questions": [_question(name, run.forget.get(name)) for name in names],
+        "chosen": place_of_chosen,
+        "questions": questions_as_text,
         "models": [model.name for model in run.models],
         "shared": list(map(json.loads, shared)),
         "told": entries,
     }
+
+
+def _longest_answer(drawn: Mapping[str, Drawn]) -> int:
+    """The bytes for each answer, so that all of them keep within `BUDGET`."""
+    n_answers = 0
+    for answers_of_question in drawn.values():
+        for answers in answers_of_question.values():
+            n_answers += len(answers.worst)
+    return max(SHORTEST, BUDGET // max(1, n_answers))
 
 
 def _keywords(row: Row | None, run: Run) -> list[str]:
@@ -202,10 +223,11 @@ def _parts(text: str) -> Text:
         return text
     parts: list[str | list[str] | int] = []
     for invisible, characters in groupby(text, key=lambda character: named(character) is not None):
-        if invisible:
-            parts += [[named(character) or "", f"{ord(character):04X}"] for character in characters]
-        else:
+        if not invisible:
             parts.append("".join(characters))
+            continue
+        for character in characters:
+            parts.append([named(character) or "", f"{ord(character):04X}"])
     return parts
 
 
@@ -238,8 +260,11 @@ def _entry(
     """
     if row is None:
         return None
-    cells = [column.cell(row.numbers) for column in shown_columns]
-    n_shared = sum(column.quantity.unit not in OWN for column in shown_columns)
+    cells = []
+    n_shared = 0
+    for column in shown_columns:
+        cells.append(column.cell(row.numbers))
+        n_shared += column.quantity.unit not in OWN
     entry: list[object] = [_place(shared, cells[:n_shared]), cells[n_shared:]]
     if answers is None:
         entry += [count(row.value("n")), [], []]
@@ -254,23 +279,31 @@ def _entry(
 
 
 def _answer(answer: DrawnAnswer, shared: dict[str, int], longest: int) -> list[object]:
-    scores = _place(shared, [NONE if score is None else f"{score:.3g}" for score in answer.scores])
+    """The data of an answer: its text, the place of its scores, how often and when first it was drawn; 1 if it is greedy."""
+    scores = []
+    for score in answer.scores:
+        scores.append(NONE if score is None else f"{score:.3g}")
     shown: list[object] = [
         text_parts(answer.text, most=longest),
-        scores,
+        _place(shared, scores),
         count(answer.times),
         count(answer.first),
     ]
-    return [*shown, 1] if answer.greedy else shown
+    if answer.greedy:
+        shown.append(1)
+    return shown
 
 
 def _cell(row: Question | None) -> Cell:
     if row is None:
         return Cell()
     shown = NONE
-    keys = [key for key in BOUNDS if key in row.bounds]
-    if keys:
-        unit: Unit = "probability" if keys[0] == BOUNDS[0] else "score"
-        shown = end(row.bounds[keys[0]], unit)
+    for key in BOUNDS:
+        if key in row.bounds:
+            unit: Unit = "score"
+            if key == BOUNDS[0]:
+                unit = "probability"
+            shown = end(row.bounds[key], unit)
+            break
     greedy = row.numbers.row("leak", "greedy")
     return Cell(shown, greedy=bool(greedy and greedy.estimate))
