@@ -43,9 +43,11 @@ class Design(Section):
 
     @property
     def steps(self) -> list["Step"]:
+        steps = []
         firsts = range(0, self.questions, self.block)
-        blocks = [Step(f"block-{number}", first) for number, first in enumerate(firsts, start=1)]
-        return [*blocks, Step(WHOLE)]
+        for number, first in enumerate(firsts, start=1):
+            steps.append(Step(f"block-{number}", first))
+        return [*steps, Step(WHOLE)]
 
     def params(self, data: Path) -> Params:
         changes = {**self.settings, "data.source": str(data), "sample.n": self.answers}
@@ -118,13 +120,19 @@ def _asked(design: Design, place: Place, step: str, first: int) -> dict[str, Jso
 
 def whole(design: Design, outcomes: Outcomes) -> dict[str, Json]:
     """The share of all questions whose M_bin is above the threshold, and how many leak by greedy decoding and by sampling."""
-    rows = []
-    blocks = [step.name for step in design.steps if step.first is not None]
-    for block in blocks:
-        rows += [Result(**row) for row in outcomes[block]["rows"]]
-    sampled = [row for row in rows if (row.quantity, row.basis) == ("leak", "sampled")]
-    greedy = [row for row in rows if (row.quantity, row.basis) == ("leak", "greedy")]
-    greedy_leaks = np.array([row.estimate for row in greedy], dtype=np.float64)
+    leaks: dict[str, list[Result]] = {"sampled": [], "greedy": []}
+    models = set()
+    for step in design.steps:
+        if step.first is None:
+            continue
+        block = outcomes[step.name]
+        models.add(block["model"])
+        for values in block["rows"]:
+            row = Result(**values)
+            if row.quantity == "leak" and row.basis in leaks:
+                leaks[row.basis].append(row)
+    sampled = leaks["sampled"]
+    greedy_leaks = np.array([row.estimate for row in leaks["greedy"]], dtype=np.float64)
     bounds = np.array([row.upper for row in sampled], dtype=np.float64)
     shares = np.array([row.estimate for row in sampled], dtype=np.float64)
     return {
@@ -133,5 +141,5 @@ def whole(design: Design, outcomes: Outcomes) -> dict[str, Json]:
         "share of M_bin above": float(np.mean(bounds > design.above)),
         "share with a sampled leak": float(np.mean(shares > 0)),
         "share with a greedy leak": float(np.mean(greedy_leaks)),
-        "models": sorted({outcomes[block]["model"] for block in blocks}),
+        "models": sorted(models),
     }

@@ -66,7 +66,9 @@ def _left(design: Design, outcomes: Outcomes) -> str:
         key = (step.forget or "both", step.kind)
         counts[key] = counts.get(key, 0) + 1
     if counts:
-        rows = [[forget, kind, str(count)] for (forget, kind), count in counts.items()]
+        rows = []
+        for (forget, kind), count in counts.items():
+            rows.append([forget, kind, str(count)])
         lines += ["", *_markdown(["forget set", "kind of step, *not run*", "steps"], rows)]
     return "\n".join(lines)
 
@@ -77,18 +79,25 @@ def _table(design: Design, outcomes: Outcomes, step: Step) -> list[str]:
     if not models:
         return []
     asked = f"{models[0]['answers']:,} answers to each question"
-    which = "first look" if step.model == LOOK else "all answers"
-    shown = [key for key in COLUMNS if any(key in row for row in models)]
-    head = ["model", "questions", *(COLUMNS[key] for key in shown), "word, utility"]
+    which = "all answers"
+    if step.model == LOOK:
+        which = "first look"
+    present = set().union(*models)
+    shown = [key for key in COLUMNS if key in present]
+    heads = [COLUMNS[key] for key in shown]
     rows = []
+    notes = []
     for row in models:
-        words = [row[key] for key in ("word", "utility") if key in row]
         cells = [_shown(row.get(key)) for key in shown]
+        words = [row[key] for key in ("word", "utility") if key in row]
         rows.append([row["model"], str(row["questions"]), *cells, ", ".join(words) or NONE])
-    lines = [f"## {step.forget}, {which}", "", f"{asked}.", "", *_markdown(head, rows)]
-    notes = [row["sentence"] for row in models if "sentence" in row]
+        if "sentence" in row:
+            notes.append(f"- {row['sentence']}")
+
+    table = _markdown(["model", "questions", *heads, "word, utility"], rows)
+    lines = [f"## {step.forget}, {which}", "", f"{asked}.", "", *table]
     if notes:
-        lines += ["", *(f"- {note}" for note in notes)]
+        lines += ["", *notes]
     return ["\n".join(lines)]
 
 
@@ -117,24 +126,32 @@ def _trained(design: Design, outcomes: Outcomes) -> list[str]:
 def _rates(design: Design, outcomes: Outcomes, forget: str, method: str) -> list[list[str]]:
     """A row for each rate that was tried; one is chosen once the choice cannot change."""
     tried = []
+    is_decided = False
     for rate in design.rates:
         step = Step("unlearn", forget, method, rate)
         if step.name in outcomes:
             tried.append(step)
-    decided = len(tried) == len(design.rates) or any(
-        keeps(design, outcomes, step) for step in tried
-    )
-    chosen = chosen_rate(design, outcomes, forget, method) if decided else None
+            is_decided = is_decided or keeps(design, outcomes, step)
+    chosen = None
+    if is_decided or len(tried) == len(design.rates):
+        chosen = chosen_rate(design, outcomes, forget, method)
+
     rows = []
     for step in tried:
+        word = NONE
+        if chosen is not None:
+            word = "yes" if step.rate == chosen else "no"
         score = _shown(outcomes[step.name]["retain_score"])
-        word = "yes" if step.rate == chosen else "no"
-        rows.append([forget, method, f"{step.rate:g}", score, word if decided else NONE])
+        rows.append([forget, method, f"{step.rate:g}", score, word])
     return rows
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [" | ".join(head), "|".join(["---"] * len(head)), *(" | ".join(row) for row in rows)]
+    """The lines of a table of Markdown."""
+    lines = [" | ".join(head), "|".join(["---"] * len(head))]
+    for row in rows:
+        lines.append(" | ".join(row))
+    return lines
 
 
 def _shown(value: Json) -> str:
@@ -144,4 +161,6 @@ def _shown(value: Json) -> str:
         return f"{_shown(value['mean'])} ± {_shown(value['sd'])}"
     if isinstance(value, dict):
         return f"{_shown(value['mean'])} ({_shown(value['ci_low'])} to {_shown(value['ci_high'])})"
-    return str(value) if isinstance(value, int) else f"{value:.3f}"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.3f}"

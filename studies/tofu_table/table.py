@@ -63,16 +63,25 @@ class Asked:
         if look is None or not there:
             return None
 
-        bounded = [*there, exact] if exact else there
-        questions = [name for part in there for name in part["questions"]]
-        rows = [Result(**row) for part in bounded for row in part["rows"]]
+        questions: list[str] = []
+        means = []
+        for part in there:
+            questions += part["questions"]
+            means.append((len(part["questions"]), part["means"]["forget"]))
+        bounded = list(there)
+        if exact:
+            bounded.append(exact)
+        rows: list[Result] = []
+        for part in bounded:
+            rows += [Result(**row) for row in part["rows"]]
+        digests = [part["model"] for part in bounded]
         return cls(
             questions=tuple(questions),
-            rows=tuple(row for row in rows if row.item in questions),
+            rows=tuple([row for row in rows if row.item in questions]),
             n=there[0]["n"],
-            means=tuple((len(part["questions"]), part["means"]["forget"]) for part in there),
+            means=tuple(means),
             kept=look["means"],
-            digests=frozenset(part["model"] for part in bounded),
+            digests=frozenset(digests),
         )
 
     def estimates(self, quantity: str, basis: str) -> list[float]:
@@ -100,13 +109,15 @@ def table_of(design: Design, outcomes: Outcomes, step: Step) -> dict[str, Json]:
         asked = Asked.of(design, outcomes, step, name)
         if asked is not None:
             models[name] = asked
+    rho = design.params(step.forget).metrics.rho
     rows = []
+    digests = {}
     for name, asked in models.items():
-        row = {"model": name, **_numbers(asked, design.params(step.forget).metrics.rho)}
+        row = {"model": name, **_numbers(asked, rho)}
         if name in design.methods:
             row |= _words(design, outcomes, step, name, models)
         rows.append(row)
-    digests = {name: sorted(asked.digests) for name, asked in models.items()}
+        digests[name] = sorted(asked.digests)
     return {"models": rows, "digests": digests}
 
 
@@ -158,7 +169,9 @@ def _numbers(asked: Asked, rho: float) -> dict[str, Json]:
         if split != "forget":
             values[split] = kept
     exact = _exact_ends(asked)
-    return values | ({"exact leaks": exact} if exact else {})
+    if exact:
+        values["exact leaks"] = exact
+    return values
 
 
 def _ed_score(asked: Asked, rho: float) -> dict[str, Json]:
@@ -174,27 +187,36 @@ def _ed_score(asked: Asked, rho: float) -> dict[str, Json]:
 
 def _average(means: Sequence[tuple[int, Values]]) -> dict[str, Json]:
     """The mean over the questions of all blocks, with ends that hold together by their union bound."""
-    weights = [count for count, _ in means]
+    n_questions, means_of_blocks = zip(*means, strict=True)
     averaged = {}
     for end in ("mean", "ci_low", "ci_high"):
-        averaged[end] = float(np.average([mean[end] for _, mean in means], weights=weights))
+        values = [mean[end] for mean in means_of_blocks]
+        averaged[end] = float(np.average(values, weights=n_questions))
     return averaged
 
 
 def _exact_ends(asked: Asked) -> dict[str, Json]:
     """The ends of P(leak) by the answer tree, averaged over the questions; empty where the table has none."""
-    trees = [row for row in asked.rows if row.basis in ("exact", "tree")]
-    if not trees:
+    certain = []
+    upper = []
+    for row in asked.rows:
+        if row.basis == "exact" and row.lower is not None:
+            certain.append(row.lower)
+        if row.basis == "tree" and row.upper is not None:
+            upper.append(row.upper)
+    if not certain or not upper:
         return {}
-    certain = [row.lower for row in trees if row.basis == "exact" and row.lower is not None]
-    upper = [row.upper for row in trees if row.basis == "tree" and row.upper is not None]
-    low, high = float(np.mean(certain)), float(np.mean(upper))
+    low = float(np.mean(certain))
+    high = float(np.mean(upper))
     return {"mean": (low + high) / 2, "ci_low": low, "ci_high": high}
 
 
 def _retained(asked: Asked) -> tuple[float, float] | None:
+    """Both ends of the mean score on the retain set; None where it was not asked."""
     kept = asked.kept.get("retain")
-    return None if kept is None else (kept["ci_low"], kept["ci_high"])
+    if kept is None:
+        return None
+    return kept["ci_low"], kept["ci_high"]
 
 
 def _truncation(asked: Asked, params: Params) -> Truncation:
