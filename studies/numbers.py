@@ -92,15 +92,21 @@ def _what(quantity: Quantity) -> str:
         ends = "lower bound"
     elif upper:
         ends = "upper bound"
+    if not ends and quantity.unit == "count":
+        return "count"
     if not ends:
-        return "count" if quantity.unit == "count" else "estimate"
-    return f"estimate, {ends}" if estimate else ends
+        return "estimate"
+    if estimate:
+        return f"estimate, {ends}"
+    return ends
 
 
 def as_json(tables: Sequence[Table]) -> list[Json]:
-    return [
-        {"title": table.title, "rows": [row.as_json() for row in table.rows]} for table in tables
-    ]
+    documents = []
+    for table in tables:
+        rows = [row.as_json() for row in table.rows]
+        documents.append({"title": table.title, "rows": rows})
+    return documents
 
 
 def page(tables: Sequence[Table]) -> str:
@@ -118,10 +124,11 @@ def page(tables: Sequence[Table]) -> str:
     ]
     for table in tables:
         parts.append(f"## {table.title}")
-        lines = [" | ".join(HEAD), "|".join("---" for _ in HEAD)]
+        lines = [" | ".join(HEAD), "|".join(["---"] * len(HEAD))]
         for row in table.rows:
-            names = ", ".join(f"`{name}`" for name in row.names)
-            cells = (names, row.number, row.paper, row.direction, row.what, row.access)
-            lines.append(" | ".join(cell.replace("|", "\\|") for cell in cells).rstrip())
+            names = [f"`{name}`" for name in row.names]
+            cells = (", ".join(names), row.number, row.paper, row.direction, row.what, row.access)
+            escaped = [cell.replace("|", "\\|") for cell in cells]
+            lines.append(" | ".join(escaped).rstrip())
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"

@@ -1,5 +1,6 @@
 """The simulation of Negoescu et al. (2024), appendix B: losses drawn from known distributions with a known Epsilon*."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,10 +61,24 @@ class Simulated:
             return float("nan")
         return float(values.std(ddof=1))
 
+    def shown(self, name: str) -> str:
+        """The mean of an estimate, with its standard deviation in brackets."""
+        mean = self.mean(name)
+        if mean == float("inf"):
+            return "infinite"
+        return f"{mean:.2f} ({self.sd(name):.2f})"
+
     def as_json(self) -> dict[str, object]:
-        truth = {"n": self.n, "gap": self.gap, "truth": self.truth, "truth_cut": self.truth_cut}
-        estimates = {name: {"mean": self.mean(name), "sd": self.sd(name)} for name in self.values}
-        return truth | {"estimates": estimates}
+        estimates = {}
+        for name in self.values:
+            estimates[name] = {"mean": self.mean(name), "sd": self.sd(name)}
+        return {
+            "n": self.n,
+            "gap": self.gap,
+            "truth": self.truth,
+            "truth_cut": self.truth_cut,
+            "estimates": estimates,
+        }
 
 
 def simulate(
@@ -114,8 +129,8 @@ def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> fl
         quantiles.append(gammainccinv(shape, tails))
     x = np.concatenate(quantiles)
     if cut is not None:
-        low = max(gammaincinv(shape, cut) for shape in shapes)
-        high = min(gammainccinv(shape, cut) for shape in shapes)
+        low = np.max(gammaincinv(shapes, cut))
+        high = np.min(gammainccinv(shapes, cut))
         if low > high:
             return float("nan")
         x = np.concatenate([[low, high], x[(x > low) & (x < high)]])
@@ -254,8 +269,7 @@ def goodness_of_fit(
                 markersize=4,
                 linestyle="none",
             )
-            shown = range(0, len(components), 4)
-            axes.set_xticks(shown, [components[place] for place in shown])
+            axes.set_xticks(range(0, len(components), 4), components[::4])
             axes.set_yticks(range(len(sizes)), sizes)
             axes.set(title=name, xlabel="Gaussians in the mixture")
             axes.grid(False)
@@ -300,12 +314,11 @@ def draw(
         {**settings, "components": components},
         keep,
     )
-    jobs = [(gap, n) for n in sizes for gap in GAPS]
+    jobs = [(gap, n) for n, gap in itertools.product(sizes, GAPS)]
     with files_into(out) as folder:
-        cells = [
-            simulate(gap, n, delta, runs, seed)
-            for gap, n in progress(jobs, "simulation", "settings")
-        ]
+        cells = []
+        for gap, n in progress(jobs, "simulation", "settings"):
+            cells.append(simulate(gap, n, delta, runs, seed))
         tried = range(1, components + 1)
         sample_sizes = range(100, 1001, 100)
         rng = np.random.default_rng([seed, 6])
@@ -320,11 +333,12 @@ def draw(
         same_laws(folder / "figure-4.png", [cell for cell in cells if cell.gap == 0])
         growing_gap(folder / "figure-5.png", cells)
         goodness_of_fit(folder / "figure-6.png", fits, tried, sample_sizes)
+        values_of_cells = [cell.as_json() for cell in cells]
         result: dict[str, object] = {
             "delta": delta,
             "runs": runs,
             "seed": seed,
-            "cells": [cell.as_json() for cell in cells],
+            "cells": values_of_cells,
             "goodness_of_fit": {
                 "components": list(tried),
                 "samples": list(sample_sizes),
@@ -332,7 +346,7 @@ def draw(
             },
         }
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
-    kept = {"cells": [cell.as_json() for cell in cells], "fits not rejected": not_rejected(fits)}
+    kept = {"cells": values_of_cells, "fits not rejected": not_rejected(fits)}
     of_study.finish(kept, sorted(out.glob("figure-*.png")))
     return cells, result
 
@@ -349,14 +363,10 @@ def not_rejected(fits: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
 def table(
     cells: Sequence[Simulated], runs: int, out: Path
 ) -> tuple[str, list[str], list[list[object]], list[str]]:
-    def shown(cell: Simulated, name: str) -> str:
-        mean = cell.mean(name)
-        sd = cell.sd(name)
-        return "infinite" if mean == float("inf") else f"{mean:.2f} ({sd:.2f})"
-
+    """The title, the headings, the rows and the notes of the table for people, a row for each cell."""
     rows: list[list[object]] = []
     for cell in cells:
-        estimates = [shown(cell, name) for name in ESTIMATES]
+        estimates = [cell.shown(name) for name in ESTIMATES]
         rows.append([cell.n, cell.gap, f"{cell.truth:.2f}", f"{cell.truth_cut:.2f}", *estimates])
     title = f"Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}: mean (sd) of {runs} runs"
     columns = ["n", "gap", "truth", "truth, cut delta", *ESTIMATES]

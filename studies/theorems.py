@@ -123,8 +123,9 @@ def _printed_variance(ordered: np.ndarray, grid: np.ndarray) -> float:
     upper_band = np.minimum(cdf + e, 1)
     lower_band = np.maximum(cdf - e, 0)
     widths = np.diff(grid)
-    ends = (1 - widths @ upper_band[1:], 1 - widths @ lower_band[:-1])  # of the mean
-    farthest = np.maximum(*(np.square(grid - end) for end in ends))
+    least_mean = 1 - widths @ upper_band[1:]
+    greatest_mean = 1 - widths @ lower_band[:-1]
+    farthest = np.maximum(np.square(grid - least_mean), np.square(grid - greatest_mean))
     eta = np.maximum(farthest[:-1], farthest[1:])
     steps = eta[:-1] - eta[1:]
     banded = np.where(steps > 0, upper_band[1:-1], lower_band[1:-1])

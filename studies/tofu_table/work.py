@@ -107,10 +107,13 @@ class Work:
 
     def _model(self, step: Step) -> Path:
         """The folder of the model that a step asks, trained again if it is gone."""
-        made = Step("train", "" if step.model == BASE else step.forget, step.model)
         if step.model in self.design.methods:
             rate = chosen_rate(self.design, self.outcomes, step.forget, step.model)
             made = Step("unlearn", step.forget, step.model, rate)
+        elif step.model == BASE:
+            made = Step("train", "", BASE)
+        else:
+            made = Step("train", step.forget, step.model)
         folder = self._trained(made)
         recorded = self.outcomes[made.name]["model"]
         if checkpoints.content(folder) != recorded:
@@ -174,12 +177,10 @@ class Work:
     def _retain_score(self, folder: Path) -> float:
         """The mean ROUGE-L recall of greedy answers to the retain questions: all that chooses a rate."""
         params = self.design.params(self.design.forget_sets[0])
-        shared = min(
-            (self._splits(forget)["retain"] for forget in self.design.forget_sets), key=len
-        )
-        rows = {
-            row["id"]: row for row in some(shared, self.design.retain_questions, self.design.pick)
-        }
+        retain_sets = [self._splits(forget)["retain"] for forget in self.design.forget_sets]
+        shared = min(retain_sets, key=len)
+        asked = some(shared, self.design.retain_questions, self.design.pick)
+        rows = {row["id"]: row for row in asked}
         speak = speaker(folder, params.sample.prompt)
         prompts = [speak(name, row) for name, row in rows.items()]
         settings = Settings(n=0, greedy=True, max_new_tokens=params.sample.max_new_tokens)
@@ -192,15 +193,20 @@ class Work:
 
     def _sampled(self, step: Step, folder: Path) -> dict[str, Json]:
         """Answers, scores and metrics of a step's questions: their rows, and the numbers of the model over them."""
-        look = step.block is None
-        n = self.design.first_look if look else self.design.answers
-        root = Path(step.forget, "look" if look else f"block-{step.block}")
+        # The ends of all models, and of all blocks of one, hold together.
+        together = len(self.design.models)
+        if step.block is None:
+            n = self.design.first_look
+            place = "look"
+        else:
+            n = self.design.answers
+            place = f"block-{step.block}"
+            together *= self.design.blocks
+        root = Path(step.forget, place)
         params = self.design.params(step.forget, n=n)
         self._write_asked(root, step)
         source = ModelEntry(path=str(folder))
         drawn(step.model, params, source, root)
-        # The ends of all models, and of all blocks of one, hold together.
-        together = len(self.design.models) * (1 if look else self.design.blocks)
         means = _means(step.model, params, source, root, params.metrics.alpha / together)
         values = measured(step.model, root, "metrics") | {"n": n, "means": means}
         return values | {"model": checkpoints.content(folder)}
@@ -234,19 +240,24 @@ def drawn(name: str, params: Params, source: ModelEntry, root: Path) -> None:
 
 def measured(name: str, root: Path, stage: str) -> dict[str, Json]:
     """The questions of a stage's results, their rows that are kept, and the numbers of the model."""
-    rows = table.read_rows(table.place(root, stage, name))
     kept = []
-    for row in rows:
+    of_model = []
+    for row in table.read_rows(table.place(root, stage, name)):
         if row.scope == "question" and (row.quantity, row.basis) in KEPT:
             kept.append(_plain(row))
-    numbers = table.Numbers([row for row in rows if row.scope == "model"]).values
+        if row.scope == "model":
+            of_model.append(row)
+    numbers = table.Numbers(of_model).values
     shown = {key: value for key, value in numbers.items() if isinstance(value, (int, float))}
     questions = [row["id"] for row in read_split("forget", root / "dataset")]
     return {"questions": questions, "rows": kept, "numbers": shown}
 
 
 def _folder_name(step: Step) -> str:
-    return step.model if step.rate is None else f"{step.model}-{step.rate:g}"
+    """The name of a model's folder, with the learning rate of a method."""
+    if step.rate is None:
+        return step.model
+    return f"{step.model}-{step.rate:g}"
 
 
 def _last_losses(folder: Path) -> list[float]:
