@@ -30,7 +30,7 @@ from lethe.models import checkpoints
 from lethe.models.agreement import Agreement, Watched, agreement
 from lethe.models.checkpoints import InMemory, Origin, Source
 from lethe.models.model import Model, parameter_count, resolve_device, resolve_dtype
-from lethe.progress import tell
+from lethe.progress import progress, tell
 from lethe.registry import ENGINES
 from lethe.sampling.answer import Answer, Answers
 from lethe.statistics.streams import stream
@@ -509,6 +509,14 @@ class AnswerStore(Store):
                 "Run the stage again.",
             )
         return Answers(**answers)
+
+    def fill(
+        self, engine: Engine, prompts: Sequence[Prompt], settings: Settings, label: str
+    ) -> None:
+        """Have every prompt's answers on disk; memory holds those of one prompt."""
+        answers = self.answer(engine, prompts, settings)
+        for _ in progress(answers, label, "questions", len(prompts)):
+            pass
 
     def answer(
         self, engine: Engine, prompts: Sequence[Prompt], settings: Settings

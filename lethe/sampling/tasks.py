@@ -250,15 +250,8 @@ def about(
 
 def draw(task: SplitTask, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
     """The generations table of a task, rows in the order of its prompts and samples."""
-    draw_into(store, task, engine, label)
+    store.fill(engine, task.prompts, task.settings, label)
     return pd.concat(drawn_parts(store, task), ignore_index=True)
-
-
-def draw_into(store: AnswerStore, task: SplitTask, engine: Engine, label: str) -> None:
-    """Have the answers of a task in the store; memory holds those of one question."""
-    answers = store.answer(engine, task.prompts, task.settings)
-    for _ in progress(answers, label, "questions", len(task.prompts)):
-        pass
 
 
 def drawn_parts(store: AnswerStore, task: SplitTask) -> Iterator[pd.DataFrame]:

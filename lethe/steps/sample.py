@@ -400,7 +400,7 @@ def _drawn(
         for task in work:
             label = f"sample {name} {task.split}"
             if language is None or task.split != "forget":
-                drawing.draw_into(asking.store, task, asking.engine, label)
+                asking.store.fill(asking.engine, task.prompts, task.settings, label)
                 continue
             table = drawing.draw_in_language(language, forget, asking, label)
             if language.share is not None:  # its prompts are drawn over all questions

@@ -38,7 +38,7 @@ QUESTION = """
   lethe.io.artifacts:read_split
   lethe.sampling.tasks:tasks
   lethe.steps.sample:_drawn
-  lethe.sampling.tasks:draw_into
+  lethe.sampling.engine:AnswerStore.fill
   lethe.sampling.engine:AnswerStore.answer
 ~ lethe.sampling.prefix_engine:PrefixEngine.answer
   lethe.steps.sample:_tables_of
