@@ -44,35 +44,44 @@ def main() -> None:
         default=ROOT / ".lethe/old-suite",
         help="of the clone and the results",
     )
-    given = parser.parse_args()
-    sample, folder = given.sample.resolve(), given.folder.resolve()
-    prepare(folder, given.commit)
+    options = parser.parse_args()
+    sample, folder = options.sample.resolve(), options.folder.resolve()
+    prepare(folder, options.commit)
     os.chdir(sample)  # where `mutants` reads
     chosen = [
-        one
-        for one in itertools.islice(mutants(given.seed), given.count)
-        if one.outcome != "equivalent"
+        mutant
+        for mutant in itertools.islice(mutants(options.seed), options.count)
+        if mutant.outcome != "equivalent"
     ]
-    now = {one.key: one.outcome for one in chosen}
+    now = {mutant.key: mutant.outcome for mutant in chosen}
     if "not checked" in now.values():
         parser.error(
             "--sample must be the folder of a finished call of mutants with this --count and --seed."
         )
     os.chdir(folder / "run")
     there = same(chosen)
-    if ahead := [one.name for one in there.values() if one.outcome == "not checked"]:
+    if ahead := [mutant.name for mutant in there.values() if mutant.outcome == "not checked"]:
         mutmut(*ahead)
     print(
-        *(f"{one.outcome}: {key}" for key, one in there.items() if one.outcome not in KILLED),
+        *(
+            f"{mutant.outcome}: {key}"
+            for key, mutant in there.items()
+            if mutant.outcome not in KILLED
+        ),
         sep="\n",
     )
     print("\nfolder|mutants|in the commit|killed then|killed now", "---|---|---|---|---", sep="\n")
     for part in (*(f"lethe/{name}/" for name in CORE), "lethe/"):
-        own = [key for key in now if key.startswith(part)]
-        both = [key for key in own if key in there]
+        keys = [key for key in now if key.startswith(part)]
+        both = [key for key in keys if key in there]
         then = sum(there[key].outcome in KILLED for key in both)
         print(
-            f"`{part}`", len(own), len(both), then, sum(now[key] in KILLED for key in both), sep="|"
+            f"`{part}`",
+            len(keys),
+            len(both),
+            then,
+            sum(now[key] in KILLED for key in both),
+            sep="|",
         )
 
 
@@ -97,13 +106,13 @@ def prepare(folder: Path, commit: str) -> None:
 def same(chosen: list[Mutant]) -> dict[str, Mutant]:
     """The mutants that the older commit has, by their keys of today: in a file of the same name before another."""
     olds: dict[str, list[Mutant]] = {}
-    for one in mutants(0, {one.function for one in chosen}):
-        olds.setdefault(one.key.partition(": ")[2], []).append(one)
+    for mutant in mutants(0, {mutant.function for mutant in chosen}):
+        olds.setdefault(mutant.key.partition(": ")[2], []).append(mutant)
     found = {}
-    for one in chosen:
-        if old := olds.get(one.key.partition(": ")[2]):
-            found[one.key] = min(
-                old, key=lambda other: Path(other.file).name != Path(one.file).name
+    for mutant in chosen:
+        if old := olds.get(mutant.key.partition(": ")[2]):
+            found[mutant.key] = min(
+                old, key=lambda other: Path(other.file).name != Path(mutant.file).name
             )
     return found
 

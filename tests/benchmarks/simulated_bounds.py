@@ -100,10 +100,10 @@ def pooled_extremes(rng: Rng) -> str:
             for ones in range(m):
                 for some in range(1, m - ones + 1):
                     p = (lows[1:] * m - ones) / some * (1 - 1e-12)
-                    for each in p[(p > 0) & (p < 1)]:
-                        chances = binom.pmf(np.arange(m + 1) - ones, some, each)
+                    for jump in p[(p > 0) & (p < 1)]:
+                        chances = binom.pmf(np.arange(m + 1) - ones, some, jump)
                         largest = max(
-                            largest, chances[lows > (ones + some * each) / m].sum() / alpha
+                            largest, chances[lows > (ones + some * jump) / m].sum() / alpha
                         )
     return f"{largest:.3f} alpha"
 
@@ -132,7 +132,7 @@ def bets(n: int, other: Callable[[np.ndarray, float], np.ndarray]) -> Figure:
 
 
 def anytime(values: np.ndarray, alpha: float) -> np.ndarray:
-    return np.array([anytime_upper(own, alpha) for own in values])
+    return np.array([anytime_upper(row, alpha) for row in values])
 
 
 simulation("s09", "1", "Betting, n 1,024: former width / width")(bets(1024, one_capital))
@@ -146,7 +146,7 @@ def betting_level(rng: Rng) -> str:
     for alpha in (0.01, 0.05):
         tosses = [(rng.random((3000, 64)) < p, p) for p in (0.1, 0.5, 0.9)]
         worst.append(
-            max(np.mean(betting.mean_upper(own.astype(float), alpha) < p) for own, p in tosses)
+            max(np.mean(betting.mean_upper(draws.astype(float), alpha) < p) for draws, p in tosses)
         )
     return "{:.2%} at .01, {:.2%} at .05".format(*worst)
 
@@ -277,12 +277,12 @@ def others(rng: Rng) -> str:
 
         def counted(rates: np.ndarray) -> list[many_prompts.Counted]:
             hits = enumerate(rng.binomial(300, rates))
-            return [many_prompts.Counted(step, own, own, 300, True) for step, own in hits]
+            return [many_prompts.Counted(step, leaks, leaks, 300, True) for step, leaks in hits]
 
-        own = counted(curve)
-        points = many_prompts.band(own, 0.05)
+        counts = counted(curve)
+        points = many_prompts.band(counts, 0.05)
         half = many_prompts.half_life(points, many_prompts.band(counted(np.array([0.6])), 0.05)[0])
-        more = many_prompts.excess(own, counted(curve / 2), 0.05)
+        more = many_prompts.excess(counts, counted(curve / 2), 0.05)
         groups = [rng.beta(0.5, 2, 12), rng.beta(2, 0.5, 12), (rng.random(12) < 0.5).astype(float)]
         mean, spread = (
             many_prompts.mean_interval(groups, 0.05),
@@ -294,12 +294,12 @@ def others(rng: Rng) -> str:
         area = auc_interval(rng.poisson(1.0, 15), rng.poisson(0.5, 15), 0.05)
         missed += (
             any(
-                not one.lower.value <= p <= one.upper.value
-                for one, p in zip(points, curve, strict=True)
+                not point.lower.value <= p <= point.upper.value
+                for point, p in zip(points, curve, strict=True)
             )
             or any(
-                not one.lower.value <= p / 2 <= one.upper.value
-                for one, p in zip(more, curve, strict=True)
+                not point.lower.value <= p / 2 <= point.upper.value
+                for point, p in zip(more, curve, strict=True)
             ),
             (half.earliest or 9) > 3 or (half.latest or 3) < 3,
             not mean.lower <= 1.5 / 3 <= mean.upper,
@@ -319,7 +319,9 @@ def labels_of_rest(rng: Rng) -> str:
         for _ in range(100):
             missing, hits = rng.binomial(15_360, rest), int(rng.binomial(100, share))
             known = np.array([0]), np.array([missing]), np.array([15_360])
-            ends.append([labelled_average(*known, given, 0.05)[1] for given in (None, (hits, 100))])
+            ends.append(
+                [labelled_average(*known, labels, 0.05)[1] for labels in (None, (hits, 100))]
+            )
         gains.append(np.divide(*np.median(ends, axis=0)))
     return f"{min(gains):.1f} to {max(gains):.1f}"
 
@@ -339,7 +341,7 @@ def bounded_counts(rng: Rng) -> str:
     masses, hits = Masses((0.0,), (0.5,)), rng.poisson(1500 * 0.01 * 1.0001, (runs, 30))
     false = 0
     for row in hits:
-        questions = [(masses, Remainder(rho, int(own), int(own))) for own in row]
+        questions = [(masses, Remainder(rho, int(leaks), int(leaks))) for leaks in row]
         false += bool(together_below(questions, tau, alpha).any())
     return f"{false / runs:.1%}"
 

@@ -52,15 +52,17 @@ def test_an_attack_changes_the_model_more_with_each_budget_and_the_same_way_for_
     runs = []
     for seed in (0, 0, 1):
         model = copy.deepcopy(tiny[0])
-        before = {name: one.clone() for name, one in model.named_parameters()}
+        before = {name: weights.clone() for name, weights in model.named_parameters()}
         states = []
         for budget, attacked in made(kind).attacked(model, known, seed):
             assert not attacked.training
             moved = [
-                float((one - before[name]).norm().detach())
-                for name, one in attacked.named_parameters()
+                float((weights - before[name]).norm().detach())
+                for name, weights in attacked.named_parameters()
             ]
-            states.append((budget, moved, [one.clone() for one in linear_weights(attacked)]))
+            states.append(
+                (budget, moved, [weights.clone() for weights in linear_weights(attacked)])
+            )
         budgets = [budget for budget, *_ in states]
         assert budgets == sorted(budgets)
         distances = [np.linalg.norm(moved) for _, moved, _ in states]
@@ -69,25 +71,27 @@ def test_an_attack_changes_the_model_more_with_each_budget_and_the_same_way_for_
         runs.append(states)
         if kind != "relearn":
             left = {
-                name for name, one in model.named_parameters() if torch.equal(one, before[name])
+                name
+                for name, weights in model.named_parameters()
+                if torch.equal(weights, before[name])
             }
             assert {name for name in before if "embed" in name or "norm" in name} <= left
     same = [
-        all(torch.equal(a, b) for a, b in zip(runs[0][-1][2], one[-1][2], strict=True))
-        for one in runs[1:]
+        all(torch.equal(a, b) for a, b in zip(runs[0][-1][2], states_of_run[-1][2], strict=True))
+        for states_of_run in runs[1:]
     ]
     assert same == [True, kind in ("prune", "quantise")]
 
 
 def test_noise_has_its_relative_size(tiny, known):
     model = copy.deepcopy(tiny[0])
-    before = [one.detach().clone() for one in linear_weights(model)]
+    before = [weights.detach().clone() for weights in linear_weights(model)]
     for size, attacked in made("noise").attacked(model, known, 0):
         added = [
             (a - b) / b.square().mean().sqrt()
             for a, b in zip(linear_weights(attacked), before, strict=True)
         ]
-        drawn = torch.cat([one.flatten() for one in added])
+        drawn = torch.cat([noise.flatten() for noise in added])
         assert float(drawn.std().detach()) == pytest.approx(size, rel=0.06)
         assert abs(float(drawn.mean().detach())) < 0.1 * size
 
@@ -105,10 +109,10 @@ def test_rounding_is_to_the_nearest_point_of_the_grid(bits, group):
     top, found = 2 ** (bits - 1) - 1, on_grid(weights, bits, group)
     for row in range(3):
         for start in range(0, 11, group):
-            own = weights[row, start : start + group]
-            scale = own.abs().max() / top
+            values = weights[row, start : start + group]
+            scale = values.abs().max() / top
             grid = torch.arange(-top, top + 1) * scale
-            nearest = grid[(own[:, None] - grid).abs().argmin(-1)]
+            nearest = grid[(values[:, None] - grid).abs().argmin(-1)]
             assert torch.allclose(found[row, start : start + group], nearest, atol=1e-12)
     assert torch.equal(on_grid(torch.zeros(2, 4), 4, 4), torch.zeros(2, 4))
 
@@ -140,7 +144,7 @@ def test_relearning_that_diverges_ends_before_the_next_budget(tiny, known):
     assert budgets == [1]
     failed, last = caught.value.failed, caught.value.last
     assert 1 <= failed.step == last.step + 1 < 6
-    assert [np.isfinite(one.loss) for one in (last, failed)] == [True, False]
+    assert [np.isfinite(step.loss) for step in (last, failed)] == [True, False]
     with pytest.raises(TrainingFailed) as caught:
         list(made("relearn", steps=[1], lr=1e39).attacked(copy.deepcopy(tiny[0]), known, 0))
     assert caught.value.failed == caught.value.last, (
@@ -149,17 +153,17 @@ def test_relearning_that_diverges_ends_before_the_next_budget(tiny, known):
 
 
 def test_the_rows_of_each_kind_of_relearning(known):
-    ids = lambda **own: [row["id"] for row in made("relearn", **own).learned(known, 0)]  # noqa: E731
+    ids = lambda **changes: [row["id"] for row in made("relearn", **changes).learned(known, 0)]  # noqa: E731
     assert len(ids()) == 2
     assert set(ids()) < {row["id"] for row in FORGET}
     same = ids(rows="same_authors", count=1)
-    assert sorted(one[1] for one in same) == ["0", "1"]
+    assert sorted(name[1] for name in same) == ["0", "1"]
     assert len(ids(rows="same_authors", count=2)) == 4
-    assert {one[0] for one in ids(rows="unrelated", count=3)} == {"r"}
+    assert {name[0] for name in ids(rows="unrelated", count=3)} == {"r"}
     assert ids() == ids()
-    for own in ({"count": 6}, {"rows": "same_authors", "count": 3}):
+    for changes in ({"count": 6}, {"rows": "same_authors", "count": 3}):
         with pytest.raises(BadInput, match="leaves no question"):
-            ids(**own)
+            ids(**changes)
     nameless = Knowledge(
         [{"id": "x", "question": "?", "answer": "y"}] * 3, RETAIN, known.encoder, 0
     )

@@ -82,7 +82,7 @@ def test_the_plain_statistics_are_counted_by_hand():
     assert values["retain_distinct"] == 1.0
     assert (values["n"], values["n_questions"], values["missing"]) == (4, 2, 0)
     assert list(questions) == ["p", "q"]
-    p, q = (one.values for one in questions.values())
+    p, q = (numbers.values for numbers in questions.values())
     assert (p["greedy"], q["greedy"], p["binary_greedy"], q["binary_greedy"]) == (
         1.0,
         0.0,
@@ -167,7 +167,7 @@ CUT = {
 def test_the_answers_that_were_cut_off_are_counted():
     """The fourth answer to q was cut off and leaks; the greedy answers do not count."""
     model, questions = measured(LEAK, LEAKED, ended=CUT)
-    evidence = {item: own.row("truncated").evidence for item, own in questions.items()}
+    evidence = {item: numbers.row("truncated").evidence for item, numbers in questions.items()}
     assert evidence == {
         "p": {"cut": 2, "n": 4, "cut_or_leaks": 2},
         "q": {"cut": 2, "n": 4, "cut_or_leaks": 3},
@@ -194,16 +194,16 @@ def test_a_clean_answer_that_was_cut_off_may_count_as_a_leak_above_and_as_none_b
         measured(LEAK, LEAKED, ended=CUT, truncated=truncated)
         for truncated in ("counts", "missing")
     )
-    assert [one.row("leak").evidence for one in counts.values()] == [
+    assert [numbers.row("leak").evidence for numbers in counts.values()] == [
         {"leaks": 0, "n": 4, "missing": 0},
         {"leaks": 2, "n": 4, "missing": 0},
     ]
     # Of q the first answer is clean and cut off; the third leaks and is cut off, and stays a leak.
-    assert [one.row("leak").evidence for one in missing.values()] == [
+    assert [numbers.row("leak").evidence for numbers in missing.values()] == [
         {"leaks": 0, "n": 4, "missing": 2},
         {"leaks": 2, "n": 4, "missing": 1},
     ]
-    p, q = (one.values for one in missing.values())
+    p, q = (numbers.values for numbers in missing.values())
     assert (p["m_bin"], q["m_bin"]) == tuple(
         float(binary_upper(leaks, 4, 0.05)) for leaks in (2, 3)
     )
@@ -281,10 +281,10 @@ def test_a_correction_adds_rows_and_changes_none(together):
         "certified_together": 0,
         "together_at_most": 0.1,
     }
-    for own in questions.values():
-        assert own.values["certified"] is False
-        assert (own.values.get("together_bound") is None) == (together == "holm")
-        assert together == "holm" or own.values["together_bound"] > own.values["m_bin"]
+    for numbers in questions.values():
+        assert numbers.values["certified"] is False
+        assert (numbers.values.get("together_bound") is None) == (together == "holm")
+        assert together == "holm" or numbers.values["together_bound"] > numbers.values["m_bin"]
     claim = model.row("together")
     assert claim.evidence["correction"] == together
     assert (claim.upper_bound.value, claim.upper_bound.covers) == (0.1, Covers.CERTIFIED)
@@ -297,8 +297,8 @@ def by_k(numbers: Numbers, quantity: str = "leak_at_k") -> dict[float, Result]:
 def test_leak_at_k_of_each_question_of_the_worst_and_of_the_mean():
     model, questions = measured(LEAK, LEAKED)
     worst, mean = by_k(model, "leak_at_k_worst"), by_k(model)
-    for own in questions.values():
-        assert by_k(own)[1].upper == own.values["m_bin"]
+    for numbers in questions.values():
+        assert by_k(numbers)[1].upper == numbers.values["m_bin"]
     assert (
         worst[1000].upper == model.values["leak_at_1000_worst"] == by_k(questions["q"])[1000].upper
     )
@@ -359,15 +359,17 @@ def drawn(language, seed, n=64):
     return answers, *tables
 
 
-def measured_language(*given, **further):
-    return of_model(made(functools.partial(measure_language, **further), *given))
+def measured_language(*arguments, **further):
+    return of_model(made(functools.partial(measure_language, **further), *arguments))
 
 
 def test_the_worst_production_is_found_and_named(language, metrics):
     answers, scores, second = drawn(language, 1, n=2000)
     found = measured_language(answers, scores, second, as_json(language, ROWS), metrics)
-    productions, choices = (found.series(one, "language") for one in ("production", "choice"))
-    means = [one.estimate for one in productions]
+    productions, choices = (
+        found.series(quantity, "language") for quantity in ("production", "choice")
+    )
+    means = [row.estimate for row in productions]
     assert (
         found.values["language_worst_found"]
         == productions[0].item
@@ -375,9 +377,9 @@ def test_the_worst_production_is_found_and_named(language, metrics):
     )
     assert found.values["language_worst_found_mean"] == means[0]
     assert means == sorted(means, reverse=True)
-    by_choice = {one.item: one.estimate for one in choices}
+    by_choice = {row.item: row.estimate for row in choices}
     assert by_choice["prefix: sure"] > 4 * by_choice["prefix: plain"]
-    assert sum(one.n for one in productions) == 4000
+    assert sum(row.n for row in productions) == 4000
     assert (
         found.values["language_share_lower"] <= SHARE_ABOVE <= found.values["language_share_upper"]
     )
@@ -414,8 +416,8 @@ def test_missing_judgements_count_against_each_bound(language, metrics):
         answers, scores, second, as_json(language, ROWS), metrics, inapplicable={"b"}
     )
     productions = left_out.series("production", "language")
-    assert sum(one.n for one in productions) == 64
-    assert all(one.missing == 0 for one in productions)
+    assert sum(row.n for row in productions) == 64
+    assert all(row.missing == 0 for row in productions)
     asked = second[second["prompt_id"] == "a"]["prompt"].nunique()
     assert left_out.bounds["language_share_upper"].n == asked
 
@@ -425,7 +427,7 @@ def test_without_a_binary_scorer_there_are_means_and_no_bounds(language, metrics
     graded = metrics.model_copy(update={"binary": None})
     found = measured_language(answers, scores, second, as_json(language, ROWS), graded)
     assert not found.bounds
-    assert all(one.upper is None for one in found.series("production", "language"))
+    assert all(row.upper is None for row in found.series("production", "language"))
     assert found.value("language_worst_found_mean") is not None
     nothing = measured_language(
         answers, scores.assign(keyword_leak=np.nan), None, as_json(language, ROWS), metrics

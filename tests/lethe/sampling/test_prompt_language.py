@@ -45,8 +45,12 @@ def test_a_production_takes_a_choice_of_each_part(tmp_path):
     )
     found = productions(language, ROW)
     assert len(found) == 8
-    assert sum(one.probability for one in found) == pytest.approx(1)
-    (last,) = [one for one in found if one.name == "system: kind, wording: de, prefix: prefix 2"]
+    assert sum(production.probability for production in found) == pytest.approx(1)
+    (last,) = [
+        production
+        for production in found
+        if production.name == "system: kind, wording: de, prefix: prefix 2"
+    ]
     assert (last.system, last.shots, last.question, last.prefix) == (
         "You are kind",
         (("Q?", "A."),),
@@ -54,7 +58,11 @@ def test_a_production_takes_a_choice_of_each_part(tmp_path):
         "Sure, here is",
     )
     assert last.probability == pytest.approx(3 / 4 / 2 / 2)
-    plain = next(one for one in found if one.name == "system: plain, wording: plain, prefix: plain")
+    plain = next(
+        production
+        for production in found
+        if production.name == "system: plain, wording: plain, prefix: plain"
+    )
     assert plain.question == ROW["question"]  # braces of the question stay
 
 
@@ -62,7 +70,10 @@ def test_a_list_of_the_row_shares_the_weight(tmp_path):
     language = language_of(
         tmp_path, 'wording: [{text: "{question}", weight: 2}, {name: other, text: "{said}"}]'
     )
-    found = {one.name: (one.probability, one.question) for one in productions(language, ROW)}
+    found = {
+        production.name: (production.probability, production.question)
+        for production in productions(language, ROW)
+    }
     assert found == {
         "wording: plain": (pytest.approx(2 / 3), ROW["question"]),
         "wording: other 1": (pytest.approx(1 / 6), "x"),
@@ -90,10 +101,10 @@ def test_a_row_without_the_key_is_named(tmp_path):
 def test_a_row_goes_without_an_optional_choice_whose_key_it_lacks(tmp_path):
     entries = '["{question}", {name: fr, text: "{question_fr}", weight: 3, optional: true}]'
     language = language_of(tmp_path, f"wording: {entries}")
-    (own,) = productions(language, ROW)
-    assert (own.name, own.probability) == ("wording: plain", 1)
+    (production,) = productions(language, ROW)
+    assert (production.name, production.probability) == ("wording: plain", 1)
     both = productions(language, {**ROW, "question_fr": "Qui est Ada?"})
-    assert [(one.name, one.probability) for one in both] == [
+    assert [(production.name, production.probability) for production in both] == [
         ("wording: plain", 0.25),
         ("wording: fr", 0.75),
     ]
@@ -109,7 +120,7 @@ def test_a_wording_may_ask_for_an_answer_of_its_own(tmp_path):
         '["{question}", {name: back, text: "Who is {said}?", answer: "{question_de}, {said}"}]'
     )
     told = as_json(language_of(tmp_path, f"wording: {entries}"), [ROW])
-    assert [one["name"] for one in told["productions"]] == [
+    assert [production["name"] for production in told["productions"]] == [
         "wording: plain",
         "wording: back 1",
         "wording: back 2",
@@ -138,7 +149,7 @@ def test_the_languages_that_come_with_lethe(language):
     told = as_json(read_language(language), [ROW])
 
     assert (len(told["productions"]) > 1) == (Path(language).stem not in ALONE)
-    assert sum(one["probability"] for one in told["productions"]) == pytest.approx(1)
+    assert sum(production["probability"] for production in told["productions"]) == pytest.approx(1)
 
 
 def test_the_nine_kinds_of_wordings_are_languages_by_themselves():
@@ -312,5 +323,5 @@ def test_any_file_is_a_language_or_an_error_of_the_user(tmp_path_factory, value)
         if str(folder / "language.yaml") not in str(error):
             raise
     else:
-        assert sum(one.probability for one in found) == pytest.approx(1)
-        assert len({one.name for one in found}) == len(found)
+        assert sum(production.probability for production in found) == pytest.approx(1)
+        assert len({production.name for production in found}) == len(found)

@@ -114,10 +114,10 @@ def test_draws_that_share_random_numbers_are_compared_by_their_ends(streams, wor
     for name, role, stream in zip(
         ("mine", "retrain"), ("subject", "retrain"), streams, strict=True
     ):
-        one = model(name, drawn("a", 900, 3000, "anytime"), role=role)
-        row = one.questions[0].numbers.row("leak", "anytime")
+        retrain = model(name, drawn("a", 900, 3000, "anytime"), role=role)
+        row = retrain.questions[0].numbers.row("leak", "anytime")
         row.evidence["stream"] = stream
-        models.append(one)
+        models.append(retrain)
 
     assert words(decided(*models, settings=params(report={"tau": 0.066}))) == [word]
 
@@ -227,8 +227,10 @@ def test_what_is_doubted_beforehand_is_what_a_model_without_a_leak_would_get(ret
         ends = Ends.of_arrays(("a",), 0, n, trees=nothing if share == 2 else None)
         chance = [Ends.of_arrays(("a",), 0, n)] * len(names)
         assert decide(ends, chance, alpha=PARAMS.metrics.alpha, models=2).word == word
-    one = PARAMS.model_copy(update={"metrics": PARAMS.metrics.model_copy(update={"binary": None})})
-    assert deciding.doubt(one) == ""
+    params = PARAMS.model_copy(
+        update={"metrics": PARAMS.metrics.model_copy(update={"binary": None})}
+    )
+    assert deciding.doubt(params) == ""
 
 
 def test_the_sample_of_a_tree_counts_where_the_number_of_answers_is_fixed():
@@ -273,8 +275,8 @@ def scored(mean, n=4000):
 def test_scores_decide_where_no_scorer_gives_0_or_1():
     parts = [without_keywords("a"), without_keywords("b")]
 
-    def found(own, chance):
-        models = [model("mine", *parts, scores=scored(own), binary=False)]
+    def found(share, chance):
+        models = [model("mine", *parts, scores=scored(share), binary=False)]
         if chance is not None:
             models.append(
                 model("retrain", *parts, role="retrain", scores=scored(chance), binary=False)
@@ -289,7 +291,7 @@ def test_scores_decide_where_no_scorer_gives_0_or_1():
         "open",
     ]
     # Any answer has some score: without Retrain a score proves no leak.
-    assert [found(own, None).word for own in (0.02, 0.5)] == ["forgot", "open"]
+    assert [found(share, None).word for share in (0.02, 0.5)] == ["forgot", "open"]
 
 
 def test_unjudged_questions_are_counted_and_leave_the_rule():
@@ -319,10 +321,10 @@ def test_the_models_under_test_share_alpha():
     """Base and Retrain are no models under test; every other model of the table is."""
     subjects = [model(f"m{place}", drawn("a", 0)) for place in range(4)]
     others = [model("base", drawn("a", 4000), role="base"), retrain(drawn("a", 0))]
-    for own in decided(*subjects, *others).values():
-        if own.verdict:
-            assert (own.verdict.models, own.verdict.alpha) == (4, ALPHA)
-            assert own.verdict.level == pytest.approx(ALPHA / 4)
+    for standing in decided(*subjects, *others).values():
+        if standing.verdict:
+            assert (standing.verdict.models, standing.verdict.alpha) == (4, ALPHA)
+            assert standing.verdict.level == pytest.approx(ALPHA / 4)
     found = decided(*subjects, settings=params(report={"models": 20}))["m0"].verdict  # of a sweep
     assert (found.models, found.level) == (20, pytest.approx(ALPHA / 20))
     few = decided(*subjects, settings=params(report={"models": 2}))["m0"].verdict
@@ -344,9 +346,9 @@ def kept(monkeypatch):
     """The utility of each model by its name; what was asked of whom is in ``asked``."""
     known, asked = {}, []
 
-    def measure(one, alpha):
-        asked.append((one.name, alpha))
-        return known.get(one.name)
+    def measure(measured, alpha):
+        asked.append((measured.name, alpha))
+        return known.get(measured.name)
 
     quantity = SimpleNamespace(words="kept", measure=measure, worded=str)
     monkeypatch.setattr(deciding, "mean_score", lambda split, scorer: quantity)
@@ -412,10 +414,10 @@ JUDGED = params(metrics={"binary": "guard"}).model_copy(
 )
 
 
-def judged_as(one, name="guard"):
+def judged_as(mine, name="guard"):
     """The model with the verdicts of the judge in place of those of the scorer."""
-    one.answers["forget"] = one.answers["forget"].rename(columns={"keyword_leak": name})
-    return one
+    mine.answers["forget"] = mine.answers["forget"].rename(columns={"keyword_leak": name})
+    return mine
 
 
 @pytest.mark.parametrize(("leaks", "word"), [(0, "forgot"), (400, "leaks")])
