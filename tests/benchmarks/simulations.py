@@ -203,15 +203,15 @@ def fair_retrain(rng: Rng) -> str:
 def copies(rng: Rng) -> str:
     """False certificate, 5%: chain, joined, copies."""
     goal, runs, p = math.log(20), 4000, 0.05 * 1.0001
-    one, leaks = np.zeros(runs, dtype=bool), np.zeros(runs)
+    chain, leaks = np.zeros(runs, dtype=bool), np.zeros(runs)
     for look in range(1, 201):
         leaks += rng.binomial(25, p, runs)
-        one |= log_e_value(leaks, np.full(runs, 25 * look), 0.05) >= goal
-    base, own = rng.binomial(100, p, (runs, 1)), rng.binomial(200, p, (runs, 100))
-    some = (log_e_value(base + own, np.full(own.shape, 300), 0.05) >= goal).any(axis=1)
-    joined = log_e_value(base[:, 0] + own.sum(axis=1), np.full(runs, 20_100), 0.05) >= goal
+        chain |= log_e_value(leaks, np.full(runs, 25 * look), 0.05) >= goal
+    base, further = rng.binomial(100, p, (runs, 1)), rng.binomial(200, p, (runs, 100))
+    some = (log_e_value(base + further, np.full(further.shape, 300), 0.05) >= goal).any(axis=1)
+    joined = log_e_value(base[:, 0] + further.sum(axis=1), np.full(runs, 20_100), 0.05) >= goal
     assert "in any copy" in certificate((0, 3000)).sentence()
-    return f"{one.mean():.1%}; {joined.mean():.2%}; {some.mean():.1%}, said"
+    return f"{chain.mean():.1%}; {joined.mean():.2%}; {some.mean():.1%}, said"
 
 
 def certificate(*audits: tuple[int, int]) -> Certificate:
@@ -252,12 +252,12 @@ def false_changes(rng: Rng) -> str:
         for _ in range(runs):
             p, first = rng.choice([0.0, 0.1, 0.3, 0.5, 0.9], 20), rng.random((20, 64))
             second = 1 - first if turned else rng.random((20, 64))
-            a, b = ((own < p[:, None]).astype(float) for own in (first, second))
-            each = [difference(*pair, 0.05, True) for pair in zip(a, b, strict=True)]
+            a, b = ((uniform < p[:, None]).astype(float) for uniform in (first, second))
+            differences = [difference(*pair, 0.05, True) for pair in zip(a, b, strict=True)]
             average = mean_of_differences(list(a), list(b), 0.05 / 2, True)
-            listed = holm([one.p_value for one in each], 0, 0.05 / 2)[0].any()
+            listed = holm([found.p_value for found in differences], 0, 0.05 / 2)[0].any()
             closed += bool(listed or (average is not None and average.p_value <= 0.05 / 2))
-            missed += np.mean([one.low > 0 or one.high < 0 for one in each])
+            missed += np.mean([found.low > 0 or found.high < 0 for found in differences])
     return f"{closed / runs / 2:.1%}; {missed / runs / 2:.2%}"
 
 
@@ -270,10 +270,12 @@ def paired(rng: Rng) -> str:
         for _ in range(100):
             draws = rng.random(n)
             a, b = ((draws < share).astype(float) for share in (p, q))
-            for kind, own in found.items():
-                own.append(difference(a, b, 0.05, True, draws=kind))  # type: ignore[arg-type]
-        widths = [np.mean([one.high - one.low for one in own]) for own in found.values()]
-        rows.append((widths[0] / widths[1], np.mean([one.low > 0 for one in found["pairs"]])))
+            for kind, of_kind in found.items():
+                of_kind.append(difference(a, b, 0.05, True, draws=kind))  # type: ignore[arg-type]
+        widths = [
+            np.mean([entry.high - entry.low for entry in of_kind]) for of_kind in found.values()
+        ]
+        rows.append((widths[0] / widths[1], np.mean([entry.low > 0 for entry in found["pairs"]])))
     return f"{rows[0][1]:.0%}; {rows[0][0]:.1f}, {rows[1][0]:.1f}"
 
 
@@ -284,11 +286,13 @@ def stopped_sides(rng: Rng) -> str:
     for _ in range(100):
         sides = [adversary(rng) for _ in range(5)]
         a = (rng.random((5, 400)) < 0.1).astype(float)
-        each = [difference(*pair, 0.05, True, (False, True)) for pair in zip(a, sides, strict=True)]
-        missed += np.mean([one.low > 0 or one.high < 0 for one in each])
+        differences = [
+            difference(*pair, 0.05, True, (False, True)) for pair in zip(a, sides, strict=True)
+        ]
+        missed += np.mean([found.low > 0 or found.high < 0 for found in differences])
     for _ in range(2000):
-        own = adversary(rng)
-        alone += binary_lower(own.sum(), len(own), 0.05) > 0.1
+        stopped = adversary(rng)
+        alone += binary_lower(stopped.sum(), len(stopped), 0.05) > 0.1
     return f"{missed / 100:.1%}; {alone / 2000:.1%}, refused"
 
 
@@ -311,7 +315,7 @@ def allocation(rng: Rng) -> str:
     }
     gains = []
     for p in laws.values():
-        own = equal = 0
+        spent = equal = 0
         for _ in range(12):
             answers = rng.random((30, 3008)) < p[:, None]
 
@@ -325,8 +329,8 @@ def allocation(rng: Rng) -> str:
                 (3008,) * 30,
                 lambda place, hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100),
             )
-            own, equal = own + sum(counts), equal + 30 * max(counts)
-        gains.append(f"{equal / own:.2f}")
+            spent, equal = spent + sum(counts), equal + 30 * max(counts)
+        gains.append(f"{equal / spent:.2f}")
     return ", ".join(gains)
 
 
@@ -357,11 +361,11 @@ def judged_language(rng: Rng) -> str:
 @simulation("verdict", "at most 5%")
 def false_words(rng: Rng) -> str:
     """A false word, 5%."""
-    one, small = np.eye(1, len(CHANCE))[0], np.minimum(CHANCE, 0.002)
-    cases = [(CHANCE, CHANCE + more, "leaks") for more in (0 * one, 0.01 * one, 0.01)]
+    first, small = np.eye(1, len(CHANCE))[0], np.minimum(CHANCE, 0.002)
+    cases = [(CHANCE, CHANCE + more, "leaks") for more in (0 * first, 0.01 * first, 0.01)]
     cases += [
-        (small, np.where(own > 0, small + 0.0102, small), "forgot")
-        for own in (one, np.ones(len(CHANCE)))
+        (small, np.where(where > 0, small + 0.0102, small), "forgot")
+        for where in (first, np.ones(len(CHANCE)))
     ]
     shares = [
         any_false(run(rng, chance, subject, models, 4000 // models, 1024), false)
@@ -405,9 +409,9 @@ def heaviest(rng: Rng) -> str:
         if tree.heaviest_leaks:
             models += 1
             other += tree.heaviest_leaks[0].text != best
-            for one in tree.heaviest_leaks:
-                mass = sum(mass for text, mass in texts.items() if text.startswith(one.text))
-                false += one.probability > mass * (1 + 1e-9)
+            for heavy in tree.heaviest_leaks:
+                mass = sum(mass for text, mass in texts.items() if text.startswith(heavy.text))
+                false += heavy.probability > mass * (1 + 1e-9)
     return f"{other} of {models}, said; {false} false"
 
 
@@ -451,7 +455,7 @@ def near(rng: Rng) -> str:
             prefixes: list[tuple[int, ...]], predictor: ToyPredictor = predictor
         ) -> np.ndarray:
             return softmax(
-                [predictor.logits_of((0, 3, *each)).astype(float) for each in prefixes], axis=1
+                [predictor.logits_of((0, 3, *prefix)).astype(float) for prefix in prefixes], axis=1
             )
 
         answers = every_answer(predictor, (0, 3), 4, 5)
@@ -483,7 +487,7 @@ def shares(rng: Rng) -> str:
     for p in (0.0, 0.02, 0.05):
         drawn = rng.binomial(32, p, (100, 64))
         ends.append(
-            np.mean([share_exceeding(Rate.of(own, 32), 0.15, 0.01, "upper").value for own in drawn])
+            np.mean([share_exceeding(Rate.of(row, 32), 0.15, 0.01, "upper").value for row in drawn])
         )
     missed = 0
     for _ in range(1000):

@@ -95,7 +95,7 @@ def fisher(alpha: float, n: int, m: int) -> np.ndarray:
     """The interval of every pair of counts."""
     sides = [[np.repeat([1.0, 0.0], [k, size - k]) for k in range(size + 1)] for size in (n, m)]
     found = [[difference(a, b, alpha, True, draws="apart") for b in sides[1]] for a in sides[0]]
-    return np.array([[(one.low, one.high) for one in row] for row in found])
+    return np.array([[(ends.low, ends.high) for ends in row] for row in found])
 
 
 @cases(
@@ -177,11 +177,11 @@ def averages(
         shared = rng.random((2, m, n))
         a, b = shared[0] < p, shared[int(draws == "apart")] < q
         sides = (a & ~b, b & ~a) if draws == "pairs" else (a, b)
-        key = alpha, draws, m, n, *(int(own.sum()) for own in sides)
+        key = alpha, draws, m, n, *(int(side.sum()) for side in sides)
         if key not in POOLED:
-            one = mean_of_differences(list(a * 1.0), list(b * 1.0), alpha, True, draws=draws)
-            assert one
-            POOLED[key] = one.low, one.high
+            found = mean_of_differences(list(a * 1.0), list(b * 1.0), alpha, True, draws=draws)
+            assert found
+            POOLED[key] = found.low, found.high
         truth = (q - p).mean()
         missed += POOLED[key][0] > truth + ROUNDING, POOLED[key][1] < truth - ROUNDING
     return 2 * more(*missed / (runs // 4))  # two sides, each at half of alpha
@@ -204,7 +204,7 @@ def of_counts(counts: list[int], tau: float, alpha: float) -> np.ndarray:
 
 def of_trees(counts: list[int], tau: float, alpha: float) -> np.ndarray:
     masses = Masses((0.0,), (0.5,))
-    return together_below([(masses, Remainder(1024, own, own)) for own in counts], tau, alpha)
+    return together_below([(masses, Remainder(1024, leaks, leaks)) for leaks in counts], tau, alpha)
 
 
 @cases(
@@ -353,10 +353,10 @@ def worst(name: str, alpha: float, runs: int) -> tuple[float, str]:
     seed = zlib.crc32(name.encode())
     tried = sorted(
         cases,
-        key=lambda one: -cases[one](np.random.default_rng([seed, 1]), max(40, runs // 10), alpha),
+        key=lambda name: -cases[name](np.random.default_rng([seed, 1]), max(40, runs // 10), alpha),
     )
     return max(
-        (cases[one](np.random.default_rng([seed, 2]), runs, alpha), one) for one in tried[:3]
+        (cases[name](np.random.default_rng([seed, 2]), runs, alpha), name) for name in tried[:3]
     )
 
 
@@ -368,12 +368,12 @@ def main(arguments: list[str]) -> int:
         "--runs", type=int, default=20_000, help="runs; a quarter for bounds made one by one"
     )
     asked.add_argument("--only", default="", help="the beginning of a bound's name")
-    given, wrong = asked.parse_args(arguments), False
+    options, wrong = asked.parse_args(arguments), False
     print("bound | misses at .01 | worst case | misses at .05 | worst case\n---|---|---|---|---")
-    for name in [name for name in BOUNDS if name.startswith(given.only)]:
-        found = [worst(name, alpha, given.runs) for alpha in (0.01, 0.05)]
+    for name in [name for name in BOUNDS if name.startswith(options.only)]:
+        found = [worst(name, alpha, options.runs) for alpha in (0.01, 0.05)]
         wrong |= any(
-            share > tolerated(alpha, given.runs // 4)
+            share > tolerated(alpha, options.runs // 4)
             for (share, _), alpha in zip(found, (0.01, 0.05), strict=True)
         )
         print(
