@@ -33,12 +33,15 @@ BUSY_SECONDS = 20  # a stage ends within ten seconds of its signal (lethe.proces
 MD5 = "md5"  # the only hash that new DVC repositories use
 
 
-def opened() -> Repo:
-    """Open the repository of this folder; it waits for other DVC processes and reads the run's copy of params.yaml."""
+def opened(params: os.PathLike[str] | None = None) -> Repo:
+    """Open the repository of this folder; it waits for other DVC processes and reads the run's copy of params.yaml.
+
+    ``params``: that copy, where the environment of this process does not name it.
+    """
     from dvc.fs import LocalFileSystem
     from dvc.repo import Repo
 
-    place, copy = os.path.abspath("params.yaml"), os.environ.get(PARAMS)
+    place, copy = os.path.abspath("params.yaml"), params or os.environ.get(PARAMS)
 
     class Files(LocalFileSystem):
         def open(self, path: str | os.PathLike, mode: str = "r", **options: object) -> IO:

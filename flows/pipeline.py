@@ -30,7 +30,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
 
-from flows import ending, record, workspace
+from flows import ending, record, unasked, workspace
 from flows.beginning import current_graph
 from flows.overview import Overview, standard
 from flows.server import page, require
@@ -45,7 +45,8 @@ from lethe.verdict.deciding import doubt
 GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
 BUSY = (408, 429)  # a server with too much to do
 TASKS = 250  # each takes Prefect and its server about a twentieth of a second
-Runner: TypeAlias = "workspace.Processes | Workers"  # brings stages up to date, here or elsewhere
+# Brings stages up to date, here or elsewhere.
+Runner: TypeAlias = "workspace.Processes | Workers | unasked.Asked"
 
 
 class Stopped(LetheError):
@@ -162,7 +163,7 @@ def _bring_all(
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         outdated = graph.behind()
         overview.tell(page(flow_run.id))
-        processes: Runner
+        processes: workspace.Processes | Workers
         if scheduler is None:
             processes = workspace.Processes(
                 overview.notes if overview.console.is_terminal else None, pull
@@ -184,7 +185,7 @@ def _bring_all(
             signals_stop(processes) as signals,
             untagged,
         ):
-            run_stages(stages, at_once, overview, processes)
+            run_stages(stages, at_once, overview, unasked.Asked(processes, params))
         news = ending.conclude(root, graph, stages, params)
         to_prefect(lambda: publish(news), overview.tell)
         if signals:
