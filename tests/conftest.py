@@ -1,9 +1,12 @@
 """What all tests share: a guard of the checkout, a fresh copy of the project, the optional real data and oracles."""
 
 import contextlib
+import fcntl
 import gc
+import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,16 +84,21 @@ def no_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that all workers of one run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+
+
 @pytest.fixture(scope="session", autouse=True)
-def no_cache_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def no_cache_at_home(of_all_workers: Path) -> Iterator[None]:
     """No test, and no process that a test starts, reads or writes the developer's own cache.
 
     All workers of one run share the folder: solved Berk-Jones levels take seconds each.
     """
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LETHE_CACHE", str(shared / "lethe-cache"))
+        patch.setenv("LETHE_CACHE", str(of_all_workers / "lethe-cache"))
         yield
 
 
@@ -102,23 +110,34 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[str]]]:
-    """The folder of a tiny pipeline that ran whole in this process, for tests that only read it, and what its stages read.
+def pipeline(of_all_workers: Path) -> tuple[Path, dict[str, set[str]]]:
+    """The folder of a tiny pipeline that ran whole in one process, for tests that only read it, and what its stages read.
 
-    The keys of params.yaml by stage; a test that changes files copies the folder.
+    The keys of params.yaml by stage; a test that changes files copies the folder. The first worker makes it for all.
     """
+    folder, record = of_all_workers / "pipeline" / "lethe", of_all_workers / "pipeline.json"
+    with (of_all_workers / "pipeline.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not record.is_file():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed
+            read = {stage: sorted(keys) for stage, keys in _run_tiny_pipeline(folder).items()}
+            record.write_text(json.dumps(read))
+    read_by_stage = json.loads(record.read_text())
+    return folder, {stage: set(keys) for stage, keys in read_by_stage.items()}
+
+
+def _run_tiny_pipeline(folder: Path) -> dict[str, set[str]]:
+    """Make the folder and run its stages; return the keys of params.yaml that each has read."""
     from tests.recorded import recorded
     from tests.small import make_repository, stages_of, tiny_params, work
 
-    folder = make_repository(
-        tmp_path_factory.mktemp("pipeline") / "lethe", tiny_params(), git=False
-    )
+    make_repository(folder, tiny_params(), git=False)
     read = {}
     with contextlib.chdir(folder):
         for stage in stages_of(tiny_params()):
             with recorded() as read[stage]:
                 work(stage)
-    return folder, read
+    return read
 
 
 @pytest.fixture(scope="session")

@@ -159,10 +159,16 @@ def touched(module: str) -> identity.Sources:
     """The library's sources, with one more comment in one module."""
     known, sources = library(), identity.Sources(ROOT)
     sources.sources = {**known.sources, module: known.source(module) + b"\n# touched\n"}
-    sources.imported = {  # parsed already
-        name: imported for name, imported in known.imported.items() if name != module
-    }
+    sources.places = known.places
+    # Parsed already; the module itself is parsed anew.
+    sources.imported = _without(known.imported, module)
+    sources.constants = _without(known.constants, module)
+    sources.passed_on = _without(known.passed_on, module)
     return sources
+
+
+def _without(parsed: dict[str, Any], module: str) -> dict[str, Any]:
+    return {name: found for name, found in parsed.items() if name != module}
 
 
 def work(stage: str) -> None:

@@ -6,6 +6,7 @@ import platform
 import re
 import shlex
 import shutil
+from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,8 @@ from lethe.cli.app import COMMANDS, MODEL, app
 from lethe.cli.app import GROUPS as GROUPED
 from lethe.config.load import parse
 from lethe.errors import BadParam
-from tests.benchmarks.__main__ import Side, known
+from tests.benchmarks.__main__ import Side
+from tests.benchmarks.__main__ import known as known_benchmarks
 from tests.benchmarks.quickstart import NOTEBOOK, executed
 from tests.benchmarks.size import pages, text_of
 from tests.contract.commands import INPUTS, called, lay_out
@@ -112,20 +114,39 @@ def commands(page) -> list[list[str]]:
     ]
 
 
+known = cache(known_benchmarks)  # which reads every benchmark
+
+
+@cache
+def whole_command() -> TyperGroup:
+    return typer.main.get_command(app)
+
+
+@cache
+def _inside(group: TyperGroup, name: str) -> object:
+    return group.get_command(None, name)
+
+
+@cache
+def options_of(names: tuple[str, ...]) -> set[str]:
+    """The options of the command of these names."""
+    command = whole_command()
+    for name in names:
+        command = _inside(command, name)
+    made = command.make_context(names[-1], [], resilient_parsing=True).command
+    return {"--help", *chain.from_iterable((*one.opts, *one.secondary_opts) for one in made.params)}
+
+
 def options(words: list[str]) -> tuple[set[str], list[str]]:
     """The options of the command that the words of `lethe ...` name, and the words behind its name."""
-    command, rest = typer.main.get_command(app), words[1:]
+    command, names, rest = whole_command(), [], words[1:]
     while isinstance(command, TyperGroup) and rest:
-        found = command.get_command(None, rest[0])
+        found = _inside(command, rest[0])
         if found is None and command.name == "score":  # `lethe score LOG`
-            found, rest = command.get_command(None, "log"), ["log", *rest]
+            found, rest = _inside(command, "log"), ["log", *rest]
         assert found is not None, f"{' '.join(words)}: no such command"
-        command, rest = found, rest[1:]
-    made = command.make_context(words[-1], [], resilient_parsing=True).command
-    return {
-        "--help",
-        *(opt for one in made.params for opt in (*one.opts, *one.secondary_opts)),
-    }, rest
+        command, names, rest = found, [*names, rest[0]], rest[1:]
+    return options_of(tuple(names)), rest
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -8,8 +8,8 @@ r chosen after the fact.
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -34,15 +34,27 @@ from lethe.statistics.one_run.counts import Guesses, release
 from lethe.statistics.one_run.tradeoff import from_tradeoff
 from tests.lethe.statistics.draws import tolerated
 
+BLOCK = 250  # runs
 
-def from_channel(n: int, rng: np.random.Generator, channel: Channel) -> Guesses:
+
+@dataclass
+class FromChannel:
     """The product of any channel with its best guesses, drawn from the uniform mass s of the
-    loss and its error rate.
+    loss and its error rate. Error rates of `BLOCK` runs are computed at once.
     """
-    bits = fair_bits(n, rng)
-    s = rng.random(n)
-    wrong = rng.random(n) < channel.error_rate(s)
-    return Guesses(bits, (bits ^ wrong).astype(np.int8), -s)
+
+    channel: Channel
+    waiting: list[np.ndarray] = field(default_factory=list)  # (2, n) each: s and the error rates
+
+    def __call__(self, n: int, rng: np.random.Generator) -> Guesses:
+        if not self.waiting or self.waiting[-1].shape[1] != n:
+            s = rng.random((BLOCK, n))
+            rates = self.channel.error_rate(s.ravel()).reshape(s.shape)
+            self.waiting = list(np.stack([s, rates], axis=1))
+        s, rates = self.waiting.pop()
+        bits = fair_bits(n, rng)
+        wrong = rng.random(n) < rates
+        return Guesses(bits, (bits ^ wrong).astype(np.int8), -s)
 
 
 def table_of(drawn: Guesses) -> pd.DataFrame:
@@ -93,8 +105,7 @@ def product_setting(name: str) -> Setting:
         return Setting(**vars(case), holds=holds, fails=fails)
     member, _, r = name.rpartition(", r = ")
     null, delta = MEMBERS[member][0](), MEMBERS[member][1]
-    simulate = partial(from_channel, channel=null)
-    return Setting(simulate, null, 500, int(r), delta, holds=METHODS)
+    return Setting(FromChannel(null), null, 500, int(r), delta, holds=METHODS)
 
 
 def shared_setting(name: str) -> Setting:
@@ -123,8 +134,9 @@ def chosen_afterwards(runs: int, seed: int = 2) -> dict[str, float]:
         for share in (1, len(DECLARED))
     }
     rejected = dict.fromkeys(limits, 0)
+    draw = FromChannel(null)
     for run in range(runs):
-        drawn = from_channel(n, rng, null)
+        drawn = draw(n, rng)
         errors = [
             release(drawn.bits, drawn.guesses, drawn.scores, r, seed=run).errors for r in DECLARED
         ]
