@@ -351,7 +351,7 @@ def _state_of(stage: Stage) -> State:
 
 
 @contextlib.contextmanager
-def signals_stop(processes: Runner) -> Iterator[list[int]]:
+def signals_stop(processes: workspace.Processes | Workers) -> Iterator[list[int]]:
     """Yield the list of signals received. The first SIGINT, SIGTERM or SIGHUP ends all stages; a second acts as usual."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
