@@ -29,6 +29,7 @@ MOST_TOKENS = 10**9  # of one request; more is no count
 ROUNDING = 0.01  # by which a log-probability may exceed 0
 LEAST = -1e4  # of a log-probability, so that sums stay finite: servers write -9999 or the least float for an impossible token
 NO_NAME = "(no name)"
+NOT_JOINED = "tokens that do not join to the text sent"
 SURROGATES = re.compile("[\ud800-\udfff]")
 CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"}
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -143,6 +144,73 @@ class PlainLogprobs(ReplyPart):
         return [TokenStep(token, value, dict(tops or {})) for token, value, tops in stated]
 
 
+class EchoLogprobs(ReplyPart):
+    """The tokens of a prompt that the server repeats, with what it states of each, and of those that it drew after them."""
+
+    tokens: list[Text]
+    token_logprobs: list[LogProb | None]
+    text_offset: list[Tokens]
+
+    def after(self, prompt: str, answer: str) -> list[float]:
+        """The log-probabilities of the tokens that hold some of ``answer``, which follows ``prompt`` in the text sent.
+
+        A token that holds the end of the prompt too counts, and one that the server put before the text does not.
+
+        Raises
+        ------
+        BadReply
+            If the tokens do not join to the text sent at the stated places, or a token of the answer has no number.
+        """
+        _check_joined(self)
+        joined = "".join(self.tokens)
+        sent = prompt + answer
+        starts = (0, len(self.tokens[0]) if self.tokens else 0)
+        start = next((start for start in starts if joined.startswith(sent, start)), None)
+        if start is None:
+            raise BadReply(NOT_JOINED)
+        begin = start + len(prompt)
+        end = start + len(sent)
+
+        values = []
+        place = 0
+        for token, value in zip(self.tokens, self.token_logprobs, strict=True):
+            before, place = place, place + len(token)
+            if before < end < place:
+                raise BadReply(NOT_JOINED)
+            if begin < place and before < end:
+                values.append(value)
+        return _stated(values)
+
+
+class EchoChoice(ReplyPart):
+    logprobs: EchoLogprobs
+
+
+class PromptToken(ReplyPart):
+    logprob: LogProb
+    decoded_token: Text
+
+
+def _check_joined(echo: EchoLogprobs) -> None:
+    """Raise `BadReply` unless each token stands where the one before it ends."""
+    n_tokens = len(echo.tokens)
+    if len(echo.token_logprobs) != n_tokens or len(echo.text_offset) != n_tokens:
+        raise BadReply(NOT_JOINED)
+    place = echo.text_offset[0] if echo.text_offset else 0
+    for token, offset in zip(echo.tokens, echo.text_offset, strict=True):
+        if offset != place:
+            raise BadReply(NOT_JOINED)
+        place += len(token)
+
+
+def _stated(values: list[float | None]) -> list[float]:
+    """The values, each of which is a number; raises `BadReply` for none at all."""
+    stated = [value for value in values if value is not None]
+    if not stated or len(stated) < len(values):
+        raise BadReply("a token without a log-probability")
+    return stated
+
+
 class ReplyChoice(ReplyPart):
     index: Annotated[int, Field(ge=0)] | None = None
     finish_reason: object = None  # `end_of` knows the few words that are an end
@@ -193,6 +261,43 @@ class PlainReply(Reply):
     choices: list[PlainChoice]
 
 
+class EchoReply(ReplyPart):
+    """A prompt that a completions server repeats."""
+
+    choices: Annotated[list[EchoChoice], Field(min_length=1, max_length=1)]
+
+    def after(self, prompt: str, answer: str) -> list[float]:
+        return self.choices[0].logprobs.after(prompt, answer)
+
+
+class ChatEchoReply(ReplyPart):
+    """The tokens of a whole chat, as vLLM states them: one entry a token, and none of the first."""
+
+    prompt_logprobs: list[Annotated[dict[str, PromptToken], Field(max_length=1)] | None]
+
+    def after(self, prompt: str, answer: str) -> list[float]:
+        """The log-probabilities of the tokens at the end that hold some of ``answer``; ``prompt`` is in the chat's template.
+
+        Raises `BadReply` if the tokens do not end with the answer, or one of its tokens has no number.
+        """
+        told: list[PromptToken | None] = []
+        for entry in self.prompt_logprobs:
+            told.append(next(iter(entry.values())) if entry else None)
+        texts = [token.decoded_token if token else "" for token in told]
+        joined = "".join(texts)
+        if not joined.endswith(answer):
+            raise BadReply(NOT_JOINED)
+        begin = len(joined) - len(answer)
+
+        values: list[float | None] = []
+        place = 0
+        for token, text in zip(told, texts, strict=True):
+            place += len(text)
+            if place > begin:
+                values.append(token.logprob if token else None)
+        return _stated(values)
+
+
 class Tokenized(ReplyPart):
     tokens: list[Tokens]
 
@@ -218,6 +323,7 @@ FIELDS = frozenset().union(
     *(ChatReply.model_fields, ChatChoice.model_fields, PlainChoice.model_fields),
     *(Message.model_fields, Usage.model_fields, Tokenized.model_fields, Detokenized.model_fields),
     *(ChatLogprobs.model_fields, PlainLogprobs.model_fields, ChatStep.model_fields),
+    *(EchoLogprobs.model_fields, ChatEchoReply.model_fields, PromptToken.model_fields),
 )
 
 

@@ -34,6 +34,10 @@ COUNTED = (
 )
 Basis = Literal["given answers", "sampled"]
 UNREAD = "a server does not state the likelihood of a given answer"
+UNTOLD = (
+    "what the server states of a candidate does not depend on which of them is true, "
+    "though it may differ from request to request"
+)
 STATED = "each true candidate was drawn uniformly among its candidates, apart from all else that the model saw"
 NATIVE = (
     "the dataset's generator drew the true candidates and their twins alike, without replacement"
@@ -117,13 +121,22 @@ class Design:
 
 
 @dataclass(frozen=True)
+class StatedBy:
+    """The server that stated the scores, how many are ``missing`` by kind, and how many secrets that left out."""
+
+    server: str
+    missing: Mapping[str, int]
+    left_out: int
+
+
+@dataclass(frozen=True)
 class Trace:
     """The twin test of one model with everything that is said with its word.
 
     ``alpha`` is shared by ``models`` models under test; ends of shares and of epsilon fail with ``alpha`` each. ``secrets``
     names each secret, in the order of the ranks. ``controls`` are models that cannot know; ``lift`` needs scores in nats.
     ``test`` is by the score of the whole answer, and ``by_scores`` has the tests by the further declared scores. Of
-    ``basis`` *sampled*, the score is how many sampled answers state a candidate.
+    ``basis`` *sampled*, the score is how many sampled answers state a candidate. ``stated_by`` is None without a server.
     """
 
     test: TwinTest
@@ -137,6 +150,7 @@ class Trace:
     design: Design = Design()
     by_scores: tuple[ByScore, ...] = ()
     basis: Basis = "given answers"
+    stated_by: StatedBy | None = None
 
     @property
     def level(self) -> float:
@@ -201,7 +215,14 @@ class Trace:
         return math.fsum(1 / k for k in self.test.candidates)
 
     def sentence(self, name: str = "This model") -> str:
-        """The word with its evidence, in one sentence or two."""
+        """The word with its evidence, in one sentence or two, and the secrets that a server's answers left out."""
+        if self.stated_by is None or not self.stated_by.missing:
+            return self._sentence(name)
+        kinds = ", ".join(f"{kind} ({number})" for kind, number in self.stated_by.missing.items())
+        left_out = plural(self.stated_by.left_out, "secret")
+        return f"{self._sentence(name)} Left out: {left_out} without the server's log-probabilities: {kinds}."
+
+    def _sentence(self, name: str) -> str:
         failed = self.failed_control
         if failed:
             return f"{name}: no word on a trace. {failed.refusal}"
@@ -218,7 +239,7 @@ class Trace:
             several = "at least " if k < max(self.test.candidates) else ""
             return (
                 f"{name}: trace: its true secrets rank {RANKS[self.test.direction]} among {several}{k} candidates"
-                f"{self._by_counts} (p {p}, level {self.level:.3g}); of {m}, {self.first} are first and {self.last} last, "
+                f"{self._by} (p {p}, level {self.level:.3g}); of {m}, {self.first} are first and {self.last} last, "
                 f"by chance {self.by_chance:.3g}."
             )
         if self.word == "open":
@@ -234,12 +255,19 @@ class Trace:
         if self.by_scores:
             further = ", ".join(by_score.score for by_score in self.by_scores)
             alone = f"Nor was one found by {further}. By these scores alone."
-        return f"{name}: no trace found{self._by_counts}: p {p}; {found}, {power}. {alone}"
+        return f"{name}: no trace found{self._by}: p {p}; {found}, {power}. {alone}"
 
     @property
     def _by_counts(self) -> str:
         """Said with a word that rests on counts, which see less than likelihoods."""
         return " by counts of its sampled answers" if self.basis == COUNTED else ""
+
+    @property
+    def _by(self) -> str:
+        """Said with a word that rests on what a server gives."""
+        if self.stated_by is not None:
+            return " by the log-probabilities that its server states"
+        return self._by_counts
 
     def _plan(self) -> str:
         """What would make the test strong enough."""
@@ -299,6 +327,8 @@ def measured_rows(model: str, trace: Trace) -> list[Result]:
         "ranks": list(test.ranks),
         "candidates": list(test.candidates),
     }
+    if trace.stated_by is not None:
+        evidence["stated_by"] = vars(trace.stated_by)
     add("trace_p", estimate=test.p, evidence=evidence)
     e = math.exp(min(test.log_e, 700.0))  # beyond, a float has no room; the capital has
     capital = {"log_e": test.log_e, "capitals": test.log_capitals.tolist()}
@@ -438,6 +468,12 @@ def twin_test_of(numbers: Numbers) -> TwinTest | None:
     return twins.twin_test(row.facts["ranks"], row.facts["candidates"])
 
 
+def stated_by(numbers: Numbers) -> StatedBy | None:
+    """The server whose log-probabilities the test of a model read; None where it read weights or counts."""
+    facts = numbers.facts("trace_p", basis_of(numbers)).get("stated_by")
+    return None if facts is None else StatedBy(**facts)
+
+
 def trace_of(numbers: Numbers) -> Trace | None:
     """The word of a model with its evidence from its rows; None where it has none."""
     basis = basis_of(numbers)
@@ -460,6 +496,7 @@ def trace_of(numbers: Numbers) -> Trace | None:
         design=Design(**facts["design"]),
         by_scores=tuple(ByScore(**by_score) for by_score in facts["by_scores"]),
         basis=basis,
+        stated_by=stated_by(numbers),
     )
 
 
@@ -536,6 +573,9 @@ def document(rows: Sequence[Result]) -> dict[str, Json]:
     by_scores: dict[str, Json] = {}
     if trace.by_scores:
         by_scores["scores"] = [vars(by_score) for by_score in trace.by_scores]
+    served: dict[str, Json] = {}
+    if trace.stated_by is not None:
+        served = {"access": "log-probabilities", "stated_by": vars(trace.stated_by)}
     return {
         "word": trace.word,
         "direction": test.direction,
@@ -562,6 +602,7 @@ def document(rows: Sequence[Result]) -> dict[str, Json]:
         "assumes": trace.design.assumes,
         "commitment": trace.design.commitment,
         **by_scores,
+        **served,
     }
 
 

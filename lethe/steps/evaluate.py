@@ -204,7 +204,7 @@ def evaluate(
             answers = _announced(params.sample)
             questions = plural(len(splits["forget"]), "forget question")
             print(f"{name}: {answers} to each of {questions}; finished ones are in {scratch}")
-            _test_secrets(name, source, params, _twins(key, settings), root)
+            source = _test_secrets(name, source, params, _twins(key, settings), root, scratch)
             likelihood.run(name, params.sample, params.models[name], root, source=source)
             _draw(name, source, params, root, scratch)
             on_traces = _word_on_traces(name, params, _twins(key, settings), root)
@@ -258,10 +258,12 @@ def _test_secrets(
     params: EvaluationParams,
     settings: Twins,
     root: Path,
-) -> None:
+    scratch: Path,
+) -> Origin:
     """Write the twin test of the model where rows have twins; else remove an earlier one.
 
-    Words of an earlier call are removed. A seal that does not open is refused before any answer is drawn.
+    Returns the source; a server has less to spend by what this test took. Words of an earlier call are removed. A seal that
+    does not open is refused before any answer is drawn.
     """
     drawn = secrets_of(read_split("forget", root / "dataset"))
     table.place(root, "compare", "models").unlink(missing_ok=True)
@@ -269,10 +271,10 @@ def _test_secrets(
         earlier = (table.place(root, "twins", name), root / "twins" / f"{name}.parquet")
         for path in earlier:
             path.unlink(missing_ok=True)
-        return
+        return source
     traces.design_of(settings, drawn, root)
     alpha = params.metrics.alpha
-    twins.run(
+    spent = twins.run(
         name,
         settings,
         alpha,
@@ -280,7 +282,12 @@ def _test_secrets(
         params.models[name],
         root,
         source,
+        scratch,
     )
+    if not isinstance(source, Endpoint) or source.max_tokens_total is None:
+        return source
+    left = max(1, source.max_tokens_total - spent)
+    return source.model_copy(update={"max_tokens_total": left})
 
 
 def _twins(key: Path | None, settings: EvaluationSettings) -> Twins:

@@ -22,6 +22,7 @@ from lethe.results.trace import (
     GIVEN,
     NATIVE,
     UNREAD,
+    UNTOLD,
     ByScore,
     Control,
     Design,
@@ -31,6 +32,7 @@ from lethe.results.trace import (
     lift_of,
     no_word_rows,
     refusal_of,
+    stated_by,
     twin_test_of,
     word_rows,
 )
@@ -198,6 +200,12 @@ def trace_of_model(
         rng = np.random.default_rng(stream(0, "lifts of the twin test", name))
         level = shared.alpha / shared.models / shared.settings.n_scores
         lift = lift_of(scores, level, rng, shared.settings.power)
+    settings = shared.settings
+    design = shared.design
+    server = stated_by(numbers)
+    if server is not None:  # of whom no further score is computed
+        settings = settings.model_copy(update={"scores": ()})
+        design = replace(design, assumes=f"{design.assumes}; {UNTOLD}")
     author_of_secret = {secret.name: secret.author for secret in shared.secrets}
     authors = [author_of_secret[secret] for secret in names]
     return Trace(
@@ -205,12 +213,13 @@ def trace_of_model(
         names,
         shared.alpha,
         models=shared.models,
-        settings=shared.settings,
+        settings=settings,
         controls=(*controls_of(control, shared, root), *_held_out(name, numbers, shared.settings)),
         lift=lift,
         authors=by_author(test, [author for author in authors if author]) if all(authors) else (),
-        design=shared.design,
-        by_scores=tests_by_scores(name, shared.settings, shared.secrets, root),
+        design=design,
+        by_scores=tests_by_scores(name, settings, shared.secrets, root),
+        stated_by=server,
     )
 
 

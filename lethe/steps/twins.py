@@ -1,13 +1,15 @@
 """Stage `twins@MODEL`: the score of every candidate of every drawn secret, and the ranks of the true ones.
 
 The score of a candidate is the sum of the log-probabilities of its answer's tokens with its end, after the row's own
-question, in nats; the scores of the rows that state one secret are added. It was fixed before any score was seen. Scores
+question, in nats; the scores of the rows that state one secret are added. A server states them without the end, where it
+repeats a prompt with log-probabilities. The score was fixed before any was seen. Scores
 that `twins.scores` declares beside it, the membership attacks of `lethe.scoring.likelihood`, stand in columns of their own.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,14 +22,26 @@ from lethe.config.twins import LEARNED, REFERENCE, Score, Twins
 from lethe.data.sealed import order_key
 from lethe.data.secrets import Secret, questions_of, secrets_of
 from lethe.errors import BadInput, plural
+from lethe.identity import digest
 from lethe.io.artifacts import Row, read_split
+from lethe.io.cache import keep, recall
 from lethe.io.files import SCHEMA_VERSION, Json, write_json
 from lethe.io.tables import write_parquet
 from lethe.models.checkpoints import Origin, Source, opened, prepare_torch
-from lethe.models.encoding import Encoder, Example
+from lethe.models.encoding import CHAT, Encoder, Example, template_of, worded
+from lethe.models.endpoint_client import CapReached
+from lethe.models.endpoint_texts import GivenText, StatedText, stated_texts
 from lethe.models.likelihood import AnswerTokens, answer_tokens
 from lethe.results import table
-from lethe.results.trace import GIVEN, UNREAD, Trace, by_question, measured_rows, refused_rows
+from lethe.results.trace import (
+    GIVEN,
+    UNREAD,
+    StatedBy,
+    Trace,
+    by_question,
+    measured_rows,
+    refused_rows,
+)
 from lethe.scoring.learned import Discriminant
 from lethe.scoring.likelihood import Item, mia_loss, mia_min_k, mia_min_k_plus_plus, mia_zlib
 from lethe.statistics.twins import TwinTest, ranks_of, twin_test
@@ -90,6 +104,17 @@ class ScoredCandidates:
     further: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ScoredSecrets:
+    """The candidates of the secrets that could be scored, or the ``reason`` why none was; of a server with the tokens that
+    its replies may have taken."""
+
+    candidates: Sequence[ScoredCandidates] = ()
+    reason: str = ""
+    stated_by: StatedBy | None = None
+    spent: int = 0
+
+
 def run(
     name: str,
     twins: Twins | None,
@@ -98,31 +123,35 @@ def run(
     model: ModelEntry,
     root: Path = Path("data"),
     source: Origin | None = None,
-) -> None:
+    scratch: Path | None = None,
+) -> int:
     """Write ``root/twins/name.parquet`` and ``root/results/twins/name.parquet``, both empty where nothing was drawn, and the
     p-value for `dvc metrics`.
 
-    ``alpha`` is that of the ends of shares and of epsilon; ``source`` replaces the folder ``model.path``.
+    ``alpha`` is that of the ends of shares and of epsilon; ``source`` replaces the folder ``model.path``. What a server
+    states is kept in ``scratch``. Returns the tokens that its answers may have taken; without a server 0.
     """
     secrets = []
     if twins is not None:
         secrets = secrets_of(read_split("forget", root / "dataset"))
-    scored: list[ScoredCandidates] = []
-    reason = ""
-    if secrets:
+    found = ScoredSecrets()
+    origin = source or Path(model.path)
+    if secrets and isinstance(origin, Endpoint) and scratch is not None:
+        found = _stated_by(origin, secrets, prompt, scratch)
+    elif secrets:
         declared = twins.scores if twins is not None else ()
         known = KnownRows.of(root) if LEARNED in declared else None
-        origin = source or Path(model.path)
-        scored, reason = _scored(origin, secrets, prompt, f"twins {name}", declared, known)
+        found = _scored(origin, secrets, prompt, f"twins {name}", declared, known)
 
     rows: list[table.Result] = []
-    if reason:
-        rows = refused_rows(name, reason)
-        print(f"{name}: no twin test: {reason}")
+    scored = found.candidates
+    if found.reason:
+        rows = refused_rows(name, found.reason)
+        print(f"{name}: no twin test: {found.reason}")
     elif scored:
         test = tested(scored, order_key(twins))
         names = tuple(of_secret.secret.name for of_secret in scored)
-        trace = Trace(test, names, alpha)
+        trace = Trace(test, names, alpha, stated_by=found.stated_by)
         rows = by_question(measured_rows(name, trace), questions_of(secrets))
         rows += _held_out(name, origin, prompt, order_key(twins), root)
         drawn = plural(len(names), "secret")
@@ -135,6 +164,7 @@ def run(
     if p is not None:
         shown["trace_p"] = p
     write_json(root / "twins" / f"{name}.json", shown)
+    return found.spent
 
 
 def _held_out(name: str, source: Origin, prompt: str, key: bytes, root: Path) -> list[table.Result]:
@@ -144,13 +174,13 @@ def _held_out(name: str, source: Origin, prompt: str, key: bytes, root: Path) ->
     secrets = secrets_of(read_split(HELD_OUT, root / "dataset"))
     if not secrets:
         return []
-    scored, reason = _scored(source, secrets, prompt, f"twins {name} {HELD_OUT}", ())
-    if reason:
+    found = _scored(source, secrets, prompt, f"twins {name} {HELD_OUT}", ())
+    if found.reason:
         return []
-    test = tested(scored, key)
+    test = tested(found.candidates, key)
     rows = table.Rows(name)
     facts: dict[str, Json] = {"direction": test.direction, "ranks": list(test.ranks)}
-    rows.add("model", "twin_heldout_p", GIVEN, test.p, n=len(scored), evidence=facts)
+    rows.add("model", "twin_heldout_p", GIVEN, test.p, n=len(test.ranks), evidence=facts)
     return rows.rows
 
 
@@ -161,14 +191,71 @@ def _scored(
     label: str,
     declared: Sequence[Score],
     known: KnownRows | None = None,
-) -> tuple[list[ScoredCandidates], str]:
-    """Return the scores, or why there are none."""
+) -> ScoredSecrets:
+    """Return the scores of a model with weights."""
     if isinstance(source, Endpoint) or source == Path(SERVED):
-        return [], UNREAD
+        return ScoredSecrets(reason=UNREAD)
     scored = candidate_scores(source, secrets, prompt, label, declared, known)
-    if not scored:
-        return [], TOO_LONG
-    return scored, ""
+    return ScoredSecrets(scored, reason="" if scored else TOO_LONG)
+
+
+def _stated_by(
+    server: Endpoint, secrets: Sequence[Secret], prompt: str, scratch: Path
+) -> ScoredSecrets:
+    """Return the scores that a server states.
+
+    A secret is left out where a candidate has no score, which does not depend on the true one: the candidates are asked
+    for in the order of ties, so that no request, and no change of the server on the way, tells it. Where none of the first
+    secret's has a score, the server states none.
+    """
+    template = template_of(prompt)
+    scored: list[ScoredCandidates] = []
+    missing: Counter[str] = Counter()
+    spent = 0
+    for secret in secrets:
+        texts = _given_texts(secret, template)
+        spent += sum(text.most for text in texts)
+        if server.max_tokens_total is not None and spent > server.max_tokens_total:
+            raise CapReached(
+                f"The candidates of {plural(len(secrets), 'secret')} need more than the cap of {server.max_tokens_total:,} "
+                "tokens. What the server stated is kept: give a larger --max-tokens-total and the same command."
+            )
+        place = scratch / "twins" / f"{digest(server.identity, list(map(vars, texts)))}.json"
+        kept = recall(place)
+        if kept is None:
+            stated = stated_texts(server, template == CHAT, texts)
+        else:
+            stated = [StatedText(**text) for text in kept]
+        missing.update(text.missing for text in stated if text.missing)
+        if not any(text.missing for text in stated):
+            keep(place, list(map(vars, stated)))
+            scored.append(_scored_by_order(secret, stated))
+        elif all(text.missing for text in stated) and secret is secrets[0]:
+            break
+    told = StatedBy(str(server), dict(missing), len(secrets) - len(scored))
+    return ScoredSecrets(scored, "" if scored else UNREAD, told, spent)
+
+
+def _given_texts(secret: Secret, template: str) -> list[GivenText]:
+    """The candidates of a secret in the order of ties, those of one row after those of another."""
+    texts = []
+    for row, answers in zip(secret.rows, secret.answers, strict=True):
+        asked = worded(template, row)
+        gap = " "
+        if template == CHAT or not asked or asked[-1].isspace():
+            gap = ""
+        for place in np.argsort(secret.order()):
+            texts.append(GivenText(row["id"], asked, gap + answers[place]))
+    return texts
+
+
+def _scored_by_order(secret: Secret, stated: Sequence[StatedText]) -> ScoredCandidates:
+    """The scores of a secret from those of `_given_texts`, the true candidate first."""
+    shape = (len(secret.rows), len(secret.candidates))
+    nats = np.reshape([text.nats for text in stated], shape).sum(axis=0)
+    tokens = np.reshape([text.tokens for text in stated], shape).sum(axis=0)
+    place_in_order = secret.order()
+    return ScoredCandidates(secret, nats[place_in_order], tokens[place_in_order])
 
 
 def candidate_scores(

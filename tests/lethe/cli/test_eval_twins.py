@@ -1,6 +1,7 @@
 """`lethe eval` on rows with twins: the word on a trace beside the verdict."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -8,10 +9,13 @@ import pytest
 from lethe.data.drawing import draw, write
 from lethe.data.twin_kinds import kind_of
 from lethe.results import table
+from lethe.results.trace import UNTOLD
 from tests.lethe.cli.calls import Command
+from tests.lethe.sampling.fault_server import EchoServer, FaultServer
 from tests.lethe.small_checkpoint import ROWS
 
 K = 20
+STATED = "by the log-probabilities that its server states"
 command = Command("eval", "--n", 8, "--max-new-tokens", 4, "--name", "x", "--data")
 call, result, refused = command.call, command.result, command.refused
 
@@ -88,3 +92,95 @@ def test_rows_without_twins_have_no_trace_and_leave_none_of_an_earlier_evaluatio
 
     assert values["trace"] is None
     assert not table.place(drawn.parent.parent / "data/eval/x", "twins", "x").exists()
+
+
+def truths(rows):
+    """The true answers, which a server that learned them likes."""
+    return {json.loads(line)["answer"] for line in rows.read_text().splitlines()}
+
+
+def knowing(rows):
+    """The law of a server that likes the last word of a true answer."""
+    known = {answer.split()[-1] for answer in truths(rows)}
+    return lambda token, before: -1.0 if token.strip() in known else -3.0
+
+
+def of_server(server, *more):
+    return ("--model", "m", "--endpoint", server.url, *more)
+
+
+PLAIN = ("--prompt", "Q: {question} A:")
+
+
+@pytest.mark.parametrize("prompt", [PLAIN, ()])
+def test_a_server_that_states_log_probabilities_is_tested_by_them(drawn, prompt):
+    with EchoServer(knowing(drawn)) as server:
+        values = result(drawn, *of_server(server, *prompt))
+
+    trace = values["trace"]
+    assert values["access"] == trace["access"] == "log-probabilities"
+    assert (trace["word"], trace["basis"]) == ("trace", "given answers")
+    assert set(trace["ranks"]) == {1}
+    assert trace["stated_by"] == {"server": f"m at {server.url}", "missing": {}, "left_out": 0}
+    assert STATED in trace["sentence"]
+    assert UNTOLD in trace["assumes"]
+
+
+def echoes(server):
+    return [body["prompt"] for body in server.bodies if body.get("echo")]
+
+
+def test_each_candidate_is_asked_for_once_also_by_the_same_command_again(drawn):
+    with EchoServer(knowing(drawn)) as server:
+        result(drawn, *of_server(server, *PLAIN))
+        result(drawn, *of_server(server, *PLAIN))
+
+    assert len(echoes(server)) == 6 * K
+    assert set(Counter(echoes(server)).values()) == {1}
+
+
+def test_the_order_of_requests_says_nothing_of_the_true_candidate(drawn):
+    """A server that changes on the way would otherwise favour the place in which the true ones are asked for."""
+    with EchoServer(knowing(drawn)) as server:
+        result(drawn, *of_server(server, *PLAIN, "--concurrency", 1))
+
+    places = []
+    for start in range(0, 6 * K, K):
+        asked = echoes(server)[start : start + K]
+        (place,) = [n for n, text in enumerate(asked) if text.split("A: ")[1] in truths(drawn)]
+        places.append(place)
+    assert len(set(places)) > 3
+
+
+def test_a_server_that_repeats_no_prompt_is_tested_by_counts(drawn):
+    with FaultServer() as server:
+        trace = result(drawn, *of_server(server, *PLAIN))["trace"]
+
+    assert trace["basis"] == "sampled"
+    assert "stated_by" not in trace
+    assert len(echoes(server)) == K
+
+
+def test_a_secret_with_a_candidate_that_is_missing_is_left_out_by_name_of_the_fault(drawn):
+    row = json.loads(drawn.read_text().splitlines()[1])
+
+    def fault(number, asked, answer):
+        if asked.get("echo") and row["twins"][3] in asked["prompt"]:
+            answer["choices"][0]["logprobs"]["text_offset"][2] += 1
+        return answer
+
+    with EchoServer(knowing(drawn), fault) as server:
+        trace = result(drawn, *of_server(server, *PLAIN))["trace"]
+
+    assert trace["ids"] == [f"d{place}" for place in range(6) if place != 1]
+    assert trace["stated_by"]["missing"] == {"tokens that do not join to the text sent": 1}
+    assert "Left out: 1 secret" in trace["sentence"]
+
+
+def test_the_cap_counts_the_requests_for_candidates(drawn):
+    with EchoServer(knowing(drawn)) as server:
+        done = call(drawn, *of_server(server, *PLAIN, "--max-tokens-total", 500))
+
+    assert done.exit_code != 0
+    assert "larger --max-tokens-total" in " ".join(done.output.split())
+    assert len(echoes(server)) < 6 * K

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -145,3 +146,46 @@ class Status(Exception):
         super().__init__(status)
         self.code, self.headers = status, headers
         self.body = {"error": {"message": "no", "type": "x", "code": None, "param": None, **error}}
+
+
+class EchoServer(FaultServer):
+    """Repeats a prompt with the log-probability of each token: of completions as OpenAI's, of a chat as vLLM's.
+
+    ``law`` gives that of a token by the text before it; a token is a word with the space before it.
+    """
+
+    FIRST = "<s>"  # stands before each text, and has no probability
+
+    def __init__(self, law: Callable[[str, str], float], fault: Fault | None = None):
+        super().__init__(fault=fault)
+        self.law = law
+
+    def answer(self, asked: dict[str, Any], chat: bool) -> dict[str, Any]:
+        answer = super().answer(asked, chat)
+        if chat and "prompt_logprobs" in asked:
+            turns = [f"[{turn['role']}] {turn['content']}" for turn in asked["messages"]]
+            tokens, values = self._read("".join(turns))
+            stated: list[dict[str, Any] | None] = [None]
+            for number, (token, value) in enumerate(zip(tokens[1:], values[1:], strict=True)):
+                one = {"logprob": value, "rank": 1, "decoded_token": token}
+                stated.append({str(number): one})
+            answer["prompt_logprobs"] = stated
+        elif asked.get("echo"):
+            tokens, values = self._read(asked["prompt"])
+            drawn, _ = self.draw(asked, self.generator)
+            tokens += drawn
+            values += [-1.0] * len(drawn)
+            lengths = [len(token) for token in tokens]
+            offsets = [sum(lengths[:number]) for number in range(len(tokens))]
+            told = {"tokens": tokens, "token_logprobs": values, "text_offset": offsets}
+            answer["choices"][0] |= {"text": "".join(tokens[1:]), "logprobs": told}
+        return answer
+
+    def _read(self, text: str) -> tuple[list[str], list[float | None]]:
+        tokens = [self.FIRST]
+        values: list[float | None] = [None]
+        for token in re.findall(r"\s*\S+|\s+$", text):
+            before = "".join(tokens[1:])
+            tokens.append(token)
+            values.append(self.law(token, before))
+        return tokens, values

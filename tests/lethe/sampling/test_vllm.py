@@ -14,7 +14,9 @@ from transformers import AutoTokenizer
 import lethe
 from lethe.config.measuring import Endpoint
 from lethe.models import checkpoints
-from lethe.models.encoding import Encoder
+from lethe.models.encoding import Encoder, Example
+from lethe.models.endpoint_texts import GivenText, stated_texts
+from lethe.models.likelihood import answer_tokens
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import Prompt, Settings, open_engine
 from tests.lethe.sampling.real_servers import transformers_server, vllm_server
@@ -70,6 +72,28 @@ def test_answers_of_a_vllm_server_have_the_law_of_the_model(served, tmp_path):
     first, again = (next(iter(run.answer(prompts, settings))).texts for run in runs)
     assert first == again
     assert len({*first}) > 6
+    _check_stated(folder, url)
+
+
+def _check_stated(folder, url):
+    """What the server states of given texts is what the model in this process gives them."""
+    model, tokenizer = checkpoints.load(folder)
+    encoder = Encoder(tokenizer, "{question}")
+    examples = []
+    texts = []
+    for answer in ("c", "dab", "qrsq"):
+        examples.append(
+            Example(encoder.prompt({"question": "ab"}), tuple(tokenizer(answer).input_ids))
+        )
+        texts.append(GivenText("p", "ab", answer))
+
+    stated = stated_texts(Endpoint(endpoint=url, name="tiny"), chat=False, texts=texts)
+
+    own = answer_tokens(model, examples, 0, label="own")
+    assert [text.missing for text in stated] == ["", "", ""]
+    assert [text.tokens for text in stated] == [1, 3, 4]
+    nats = [answer.log_probs.sum() for answer in own]
+    assert [text.nats for text in stated] == pytest.approx(nats, abs=1e-3)
 
 
 @pytest.mark.slow

@@ -5,8 +5,9 @@ import copy
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from scipy.stats import binom, chisquare
 
-from lethe.config.measuring import SERVED, ModelEntry
+from lethe.config.measuring import ENDPOINT, SERVED, ModelEntry
 from lethe.config.twins import Twins
 from lethe.data.drawing import draw, write
 from lethe.data.twin_kinds import kind_of
@@ -16,6 +17,7 @@ from lethe.io.files import SCHEMA_VERSION, write_json
 from lethe.io.tables import read_table
 from lethe.models.checkpoints import InMemory
 from lethe.models.encoding import Encoder
+from lethe.models.endpoint_texts import StatedText
 from lethe.models.likelihood import answer_tokens
 from lethe.results import table
 from lethe.results.trace import document, sentence_of, trace_of, twin_test_of
@@ -496,3 +498,43 @@ def written(root, texts):
 
 def test_a_served_model_without_answers_has_no_word(root):
     assert "not state the likelihood" in sentence_of(served(root), "mine")
+
+
+REPLICATES, SECRETS = 300, 8
+
+
+def test_the_p_value_is_uniform_where_a_noisy_and_changing_server_does_not_know_the_draw(
+    tmp_path, monkeypatch
+):
+    rng = np.random.default_rng(5)
+    asked = 0
+
+    def drifting(server, chat, texts):
+        """Likes some values more than others, is noisy, and becomes surer with each request."""
+        nonlocal asked
+        stated = []
+        for text in texts:
+            asked += 1
+            nats = -3.0 + 0.3 * int(text.answer[-2]) + rng.normal() + 0.5 * (asked % 97)
+            stated.append(StatedText(nats, 4))
+        return stated
+
+    monkeypatch.setattr(twins, "stated_texts", drifting)
+    p_values = []
+    ranks = []
+    for number in range(REPLICATES):
+        rows = []
+        for row in ROWS[:SECRETS]:
+            true, *others = rng.permutation([row["answer"], *row["twins"]]).tolist()
+            rows.append(row | {"answer": true, "twins": others})
+        secrets = twins.secrets_of(rows)
+        found = twins._stated_by(ENDPOINT, secrets, "{question}", tmp_path / f"{number}")
+        test = twins.tested(found.candidates, twins.order_key(SETTINGS))
+        p_values.append(test.p)
+        ranks += test.ranks
+
+    assert chisquare(np.bincount(ranks, minlength=K + 1)[1:]).pvalue > 1e-3
+    p = np.array(p_values)
+    for level in (0.05, 0.2, 0.5):
+        assert (p <= level).sum() <= binom.ppf(0.999, REPLICATES, level)
+    assert (p <= 0.5).mean() > 0.2
