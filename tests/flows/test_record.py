@@ -93,7 +93,7 @@ def test_a_word_beside_a_change_of_another_model_is_not_worse(tmp_path):
 
     found = run(tmp_path, {"npo": said("leaks")}, {"npo": [1], "grad_diff": [900]})
 
-    assert [(one.model, one.kind) for one in found if one.worse] == [("grad_diff", "bound")]
+    assert [(alarm.model, alarm.kind) for alarm in found if alarm.worse] == [("grad_diff", "bound")]
 
 
 def test_other_answers_of_the_same_weights_are_no_change(tmp_path):
@@ -203,8 +203,8 @@ def test_fresh_draws_of_the_same_probabilities_close_the_gate_in_at_most_alpha_o
             leaks = rng.binomial(1024, [0.013, 0.02, 0.001]).tolist()
             word = "leaks" if max(leaks) > 20 else "open"
             found = run(root, {"npo": said(word)}, {"npo": leaks})
-            flipped += any(one.kind == "verdict" and one.after == "leaks" for one in found)
-            closed += any(one.worse for one in found)
+            flipped += any(alarm.kind == "verdict" and alarm.after == "leaks" for alarm in found)
+            closed += any(alarm.worse for alarm in found)
 
     assert flipped > 10
     assert closed == 0
@@ -243,7 +243,7 @@ def test_exact_bounds_of_the_same_scorer_count(tmp_path):
     tree(0)
     run(tmp_path, {}, {"npo": [0]})
     tree(100)
-    assert [one.worse for one in run(tmp_path, {}, {"npo": [0]})] == [True]
+    assert [alarm.worse for alarm in run(tmp_path, {}, {"npo": [0]})] == [True]
 
 
 def test_the_command_gets_the_change_and_its_failure_is_a_sentence(tmp_path):
@@ -296,7 +296,7 @@ def test_a_run_that_got_worse_closes_the_gate_marks_and_tells(repository):
     worse = lethe("leaks", 300, "--json")
     assert worse.returncode == 1, worse.stderr
     value = json.loads(worse.stdout)
-    assert [(one["model"], one["kind"], one["worse"]) for one in value["alarms"]] == [
+    assert [(alarm["model"], alarm["kind"], alarm["worse"]) for alarm in value["alarms"]] == [
         ("grad_diff", "verdict", True), ("grad_diff", "bound", True), ("npo", "bound", False),
     ]  # fmt: skip
     assert value["verdicts"] == {

@@ -146,7 +146,7 @@ def test_an_adapter_is_certified_with_the_model_below_it(tmp_path):
     ):
         file.write_text(new)
         assert {
-            each for each, value in facts(adapter, ROWS, how).items() if value != before[each]
+            key for key, value in facts(adapter, ROWS, how).items() if value != before[key]
         } == {name}
         file.write_text(old)
 
@@ -499,7 +499,7 @@ anything = (
 @given(seed=st.integers(0, 10_000), value=anything, cut=st.floats(0, 1))
 def test_a_broken_certificate_is_refused_in_a_sentence(tmp_path, seed, value, cut):
     path, chance, found = tmp_path / "c.json", random.Random(seed), whole()
-    node = chance.choice([one for one in nodes(found) if one])
+    node = chance.choice([node for node in nodes(found) if node])
     key = chance.choice(list(node)) if isinstance(node, dict) else chance.randrange(len(node))
     node[key] = value
     text = json.dumps(found)
@@ -540,10 +540,10 @@ def test_an_answer_that_cannot_be_judged_counts_against_the_claim_on_both_sides(
 def schema():
     """The schema of this version in docs/."""
     name = SCHEMA.replace("/", "-")
-    own = json.loads((ROOT / f"docs/{name}.schema.json").read_text(encoding="utf-8"))
-    assert own["$id"] == own["properties"]["schema"]["const"] == SCHEMA
-    Draft202012Validator.check_schema(own)
-    return Draft202012Validator(own)
+    schema = json.loads((ROOT / f"docs/{name}.schema.json").read_text(encoding="utf-8"))
+    assert schema["$id"] == schema["properties"]["schema"]["const"] == SCHEMA
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
 
 
 def test_the_schema_in_the_docs_is_that_of_the_file(place):
@@ -565,7 +565,7 @@ def test_the_schema_in_the_docs_is_that_of_the_file(place):
     assert set(written["e_process"]["per_question"][0]) == set(row["properties"])
     assert value["verdict"] in properties["verdict"]["enum"]
     for key in written:
-        assert not rules.is_valid({name: own for name, own in written.items() if name != key})
+        assert not rules.is_valid({name: value for name, value in written.items() if name != key})
     assert not rules.is_valid(written | {"schema": "lethe-certificate/2"})
     assert not rules.is_valid(written | {"claim": written["claim"] | {"tau": "0.1"}})
     page = (ROOT / "docs/certificates.md").read_text(encoding="utf-8")
@@ -605,7 +605,7 @@ def test_a_chosen_seed_is_refused_and_stored_draws_can_be_repeated(place):
     assert "seed" in refused("verify", "chosen.json")
     found = read_certificate(place / "certificate.json")
     audit = found.audits[0]
-    leaks = tuple(0 if one else 1 for one in audit.leaks)
+    leaks = tuple(0 if leak else 1 for leak in audit.leaks)
     with_audit(replace(found, audits=()), "author", audit.draws, leaks).write(
         place / "changed.json"
     )
@@ -637,7 +637,7 @@ def test_a_question_ends_where_its_own_draws_certify_it(place):
 
 def test_a_served_model_is_certified_as_its_server_and_name(place):
     with FaultServer() as server:
-        given = [
+        arguments = [
             "certify",
             "--model",
             "org/m",
@@ -648,7 +648,7 @@ def test_a_served_model_is_certified_as_its_server_and_name(place):
             "--tau",
             "0.2",
         ]
-        done = call(*given, "--max-new-tokens", "3", "--draws", "40", "--json")
+        done = call(*arguments, "--max-new-tokens", "3", "--draws", "40", "--json")
         assert done.exit_code == 0, done.output
         grown = verify("--draws", "20")
         assert len(grown["auditors"]) == 2
@@ -662,8 +662,8 @@ def test_a_served_model_is_certified_as_its_server_and_name(place):
     with FaultServer(
         fault=lambda number, asked, answer: stored.setdefault(json.dumps(asked), answer)
     ) as server:
-        given[4] = server.url
-        done = call(*given, "--out", "cached.json")
+        arguments[4] = server.url
+        done = call(*arguments, "--out", "cached.json")
     assert done.exit_code == 2
     assert "the probe draws" in done.output
 

@@ -90,7 +90,9 @@ def test_what_cannot_be_compared_is_named(tmp_path, pair):
     other = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "t": 0.2}, texts={"r": "Where is r?"})
     got = result(a, other)
     assert [row["id"] for row in got["per_question"]] == ["q"]
-    reasons = {one["id"]: one["reason"] for one in got["not_compared"] if one["id"]}
+    reasons = {
+        question["id"]: question["reason"] for question in got["not_compared"] if question["id"]
+    }
     assert set(reasons) == {"r", "s", "t"}
     assert "text or prompt" in reasons["r"]
     assert "A only" in reasons["s"]
@@ -132,7 +134,9 @@ def test_another_prompt_or_scorer_stops_the_whole_comparison(tmp_path, pair, how
 def test_what_a_side_does_not_record_is_named(tmp_path, pair):
     """Engines and seeds may differ, and a table says nothing."""
     drawn = [{"engine": "prefix", "top_k": 0}, {"engine": "vllm", "seed": 4}]
-    sides = [data(tmp_path / str(place), {"q": 0.1}, **own) for place, own in enumerate(drawn)]
+    sides = [
+        data(tmp_path / str(place), {"q": 0.1}, **settings) for place, settings in enumerate(drawn)
+    ]
     assert result(*sides)["notes"] == [
         "the engine is prefix in A and vllm in B",
         "B does not record top_k",
@@ -151,7 +155,7 @@ def test_a_row_that_asks_or_forbids_something_else_is_not_compared(pair, change)
     first, *rest = map(json.loads, place.read_text().splitlines())
     write_lines(place, [first | change, *rest])
     got = result(*pair)
-    assert [one["id"] for one in got["not_compared"]] == ["q"]
+    assert [question["id"] for question in got["not_compared"]] == ["q"]
     assert len(got["per_question"]) == 2
 
 
@@ -162,12 +166,12 @@ def test_a_log_has_the_context_elsewhere_in_its_prompt(tmp_path):
         place, [json.loads(line) | {"context": "Once."} for line in place.read_text().splitlines()]
     )
     asked = "Who is q? Consider: Once."
-    given = {
+    settings = {
         "input": asked,
         "messages": [{"role": "user", "content": asked}],
         "scores": {"keyword_leak": {"value": "C"}},
     }
-    answers = [sample("q", epoch) | given for epoch in range(1, 31)]
+    answers = [sample("q", epoch) | settings for epoch in range(1, 31)]
     log = eval_log(tmp_path / "c.eval", header(["q"], 30), answers)
     assert result(log, folder, "--score", "keyword_leak")["not_compared"] == []
 
@@ -409,8 +413,8 @@ def runs(tmp_path):
 def test_several_runs_are_ranked(tmp_path, runs):
     page = tmp_path / "ranks.html"
     got = result(*runs, "--page", page)
-    assert [one["rank_pooled"] for one in got["runs"]] == [[1, 1], [2, 2], [3, 4], [3, 4]]
-    assert [one["rank_population"] for one in got["runs"]] == [[1, 1], [2, 2], [3, 4], [3, 4]]
+    assert [run["rank_pooled"] for run in got["runs"]] == [[1, 1], [2, 2], [3, 4], [3, 4]]
+    assert [run["rank_population"] for run in got["runs"]] == [[1, 1], [2, 2], [3, 4], [3, 4]]
     assert [pair["population"]["holds"] for pair in got["pairs"]] == [True] * 5 + [False]
     assert {pair["pooled"]["questions"] for pair in got["pairs"]} == {20}
     assert page.read_text().count("rank 3 to 4") == 8
@@ -423,10 +427,10 @@ def test_runs_are_ranked_by_their_common_questions(tmp_path, runs):
     table[table["prompt_id"] != "q0"].to_csv(runs[0], index=False)
     got = result(*runs)
     assert got["questions"] == 19
-    assert {one["id"] for one in got["not_compared"]} == {"q0"}
+    assert {question["id"] for question in got["not_compared"]} == {"q0"}
     one_each = [tmp_path / f"one-{path.name}" for path in runs]
-    for path, own in zip(runs, one_each, strict=True):
-        pd.read_csv(path).drop_duplicates("prompt_id").to_csv(own, index=False)
+    for path, place in zip(runs, one_each, strict=True):
+        pd.read_csv(path).drop_duplicates("prompt_id").to_csv(place, index=False)
     got = result(*one_each)["runs"]
     assert [run["rank_pooled"] for run in got] == [
         None

@@ -66,10 +66,10 @@ def by_hand(model, text, temperature, top_k):
 def test_p_z_is_the_product_written_by_hand(models, text, temperature, top_k):
     got = answer(models[0], "--temperature", str(temperature), "--top-k", str(top_k))["windows"]
     assert len(got) >= 200
-    assert [one["p_z"] for one in got] == pytest.approx(
+    assert [window["p_z"] for window in got] == pytest.approx(
         by_hand(models[0], text, temperature, top_k), rel=1e-4
     )
-    assert all(one["lower"] <= one["p_z"] <= one["upper"] for one in got)
+    assert all(window["lower"] <= window["p_z"] <= window["upper"] for window in got)
 
 
 def test_the_keys_and_the_rows_of_the_table(models, text, tmp_path):
@@ -86,14 +86,14 @@ def test_the_keys_and_the_rows_of_the_table(models, text, tmp_path):
         str(table),
     )
     assert set(got) == set(KEYS.split())
-    searched = [one for one in got["windows"] if "near" in one]
+    searched = [window for window in got["windows"] if "near" in window]
     assert len(searched) == 5
-    assert all(set(one) - {"near"} == set(WINDOW.split()) for one in got["windows"])
-    for one in searched:
-        near = one["near"]
+    assert all(set(window) - {"near"} == set(WINDOW.split()) for window in got["windows"])
+    for window in searched:
+        near = window["near"]
         assert set(near) == set(NEAR.split())
         assert (
-            one["lower"]
+            window["lower"]
             <= near["lower"] + 1e-12
             <= near["upper"] + 1e-12
             <= near["upper_certain"] + 2e-12
@@ -104,7 +104,7 @@ def test_the_keys_and_the_rows_of_the_table(models, text, tmp_path):
         for row in rows
         if (row.model, row.quantity) == ("m3", "verbatim") and row.item
     }
-    assert verbatim == {one["id"]: one["p_z"] for one in got["windows"]}
+    assert verbatim == {window["id"]: window["p_z"] for window in got["windows"]}
     assert {row.model for row in rows} == {"m3", "m4"}
 
 

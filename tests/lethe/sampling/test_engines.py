@@ -96,7 +96,7 @@ def test_mean_confidence_is_the_mean_top_probability_at_temperature_one(tiny_eng
 
 
 def in_order(answers):
-    return sorted(answers, key=lambda one: one.prompt_id)
+    return sorted(answers, key=lambda answered: answered.prompt_id)
 
 
 def test_answers_do_not_depend_on_the_other_prompts(tiny_engine):
@@ -283,7 +283,7 @@ def test_the_processor_of_adaptive_temperature_is_there_only_for_a_threshold(
 
 def test_a_row_of_vllms_batch_keeps_the_confidences_of_its_request(monkeypatch):
     """Requests move, leave the batch and return. Stand-ins for the names of vLLM."""
-    own, stand_in = (
+    module, stand_in = (
         "lethe.sampling.vllm_adaptive",
         types.SimpleNamespace(VllmConfig=object, BatchUpdate=object),
     )
@@ -291,10 +291,12 @@ def test_a_row_of_vllms_batch_keeps_the_confidences_of_its_request(monkeypatch):
         object,
         types.SimpleNamespace(SWAP="swap"),
     )
-    for name in ("vllm.config", "vllm.v1.sample.logits_processor", own):
+    for name in ("vllm.config", "vllm.v1.sample.logits_processor", module):
         monkeypatch.setitem(sys.modules, name, stand_in)
-    del sys.modules[own]
-    processor = importlib.import_module(own).AdaptiveTemperature(None, torch.device("cpu"), False)
+    del sys.modules[module]
+    processor = importlib.import_module(module).AdaptiveTemperature(
+        None, torch.device("cpu"), False
+    )
 
     def forced(*tops, added=(), removed=(), moved=()):
         """The rows that are made greedy in a step with these top probabilities."""
@@ -478,10 +480,12 @@ def test_the_time_of_the_missing_answers_follows_from_a_pilot(monkeypatch):
 
 def test_a_pilot_of_rows_asks_the_first_question_and_the_last(monkeypatch):
     asked = []
-    monkeypatch.setattr(forecast, "rows_of", lambda *given: asked.append(given[2]) or given[-1])
+    monkeypatch.setattr(
+        forecast, "rows_of", lambda *arguments: asked.append(arguments[2]) or arguments[-1]
+    )
     engine = types.SimpleNamespace(forward=types.SimpleNamespace(rows=0))
     affordable(engine, [Prompt(str(place), (0,)) for place in range(11)], HOW, 1000)
-    assert [[prompt.prompt_id for prompt in own] for own in asked] == [
+    assert [[prompt.prompt_id for prompt in prompts] for prompts in asked] == [
         ["0", "2", "4", "6", "8", "10"]
     ] * 2
 
@@ -527,13 +531,13 @@ def test_a_pilot_chooses_the_engine_of_a_long_evaluation_and_a_resumed_one_keeps
     monkeypatch.setattr(forecast, "WORTH", 1)
     monkeypatch.setattr(forecast, "WORTH_VLLM", 0.0)
     monkeypatch.setattr(forecast.importlib.util, "find_spec", lambda name: object())
-    given = {"max_new_tokens": 4, "prompt": "{question}", "folder": tmp_path / "out"}
-    evaluate(tiny_model, rows, n=16, **given)
+    asked = {"max_new_tokens": 4, "prompt": "{question}", "folder": tmp_path / "out"}
+    evaluate(tiny_model, rows, n=16, **asked)
     about = json.loads((tmp_path / f"out/generations/{tiny_model.name}/about.json").read_text())
     assert about["engine"] == chosen
     assert (vllm is None) == ("pilot" not in about["engine_reason"])
     assert opened == ["prefix", "vllm"]
     assert (f"The engine {chosen} draws: " in capfd.readouterr().err) == (vllm is not None)
-    evaluate(tiny_model, rows, n=24, **given)
+    evaluate(tiny_model, rows, n=24, **asked)
     if vllm is not None:
         assert opened[2:] == [chosen]

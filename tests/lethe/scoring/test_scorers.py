@@ -258,7 +258,7 @@ def test_stemming_never_changes_the_first_letter(word):
 
 def tokens(numbers, greedy=None, expected=-2.0, spread=1.0) -> AnswerTokens:
     """An answer of tokens with these probabilities, or with their logarithms, which are not positive."""
-    log_probs = np.array([math.log(one) if one > 0 else one for one in numbers], dtype=float)
+    log_probs = np.array([math.log(p) if p > 0 else p for p in numbers], dtype=float)
     ones = np.ones(len(log_probs))
     return AnswerTokens(
         log_probs,
@@ -284,10 +284,10 @@ def test_a_measure_by_hand(name, answer, paraphrased, perturbed, value):
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
 def test_extraction_strength_equals_trying_every_prefix(greedy):
     shortest = next(k for k in range(len(greedy) + 1) if all(greedy[k:]))
-    own = tokens([-1.0] * len(greedy), greedy)
-    strength = measure("extraction_strength", own)
+    answer = tokens([-1.0] * len(greedy), greedy)
+    strength = measure("extraction_strength", answer)
     assert strength == pytest.approx(1 - shortest / len(greedy), abs=1e-15)
-    assert strength <= measure("exact_memorisation", own) + 1e-15
+    assert strength <= measure("exact_memorisation", answer) + 1e-15
 
 
 def test_mia_zlib():
@@ -316,7 +316,7 @@ def answer(prompt_id, kind, number, *log_probs):
 
 
 def test_a_row_a_prompt_with_every_measure():
-    given = pd.DataFrame(
+    answers = pd.DataFrame(
         [
             answer("b", "answer", 0, -1.0),
             answer("b", "perturbed", 1, -4.0),
@@ -325,7 +325,7 @@ def test_a_row_a_prompt_with_every_measure():
             answer("a", "answer", 0, -3.0),
         ]
     )
-    got = score_likelihoods(given, {"a": {"answer": "A"}, "b": {"answer": "B"}})
+    got = score_likelihoods(answers, {"a": {"answer": "A"}, "b": {"answer": "B"}})
     assert list(got["prompt_id"]) == ["b", "a"]
     assert list(got.columns[1:]) == list(LIKELIHOODS)
     assert (got.dtypes.iloc[1:] == np.float64).all()
@@ -374,7 +374,7 @@ class Finds(Judge):
 
     def judge(self, asked):
         return np.array(
-            [any(keyword in one.text for keyword in one.item["keywords"]) for one in asked]
+            [any(keyword in row.text for keyword in row.item["keywords"]) for row in asked]
         )
 
 
@@ -403,7 +403,7 @@ def test_each_answer_is_scored_against_what_its_wording_asks_for(root, monkeypat
 
 
 def test_the_stage_reads_the_references(root, monkeypatch):
-    monkeypatch.setattr("lethe.steps.score.score_likelihoods", lambda given, items: given)
+    monkeypatch.setattr("lethe.steps.score.score_likelihoods", lambda table, items: table)
     params = config.validate(small_params())
     score_stage("m", params.score, root)
     assert pd.read_parquet(root / "scores/m/forget.parquet")["keyword_leak"].tolist() == LEAKS

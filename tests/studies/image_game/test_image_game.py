@@ -69,8 +69,10 @@ def played(scratch):
 
     def pickled(function, arguments, label):
         return [
-            call(*one)
-            for call, one in pickle.loads(pickle.dumps([(function, one) for one in arguments]))
+            call(*arguments_of_call)
+            for call, arguments_of_call in pickle.loads(
+                pickle.dumps([(function, arguments_of_call) for arguments_of_call in arguments])
+            )
         ]
 
     return play(settings(), scratch, pickled)
@@ -101,8 +103,8 @@ def test_no_shadow_model_is_a_reference_for_what_it_learned_or_for_itself(tmp_pa
     game = ImageGame(settings(), tmp_path)
     real, seen = game.view, []
 
-    def view(job, own, units, shadows):
-        shown = real(job, own, units, shadows)
+    def view(job, observed, units, shadows):
+        shown = real(job, observed, units, shadows)
         seen.append((job, units, [shadow for shadow, _ in shadows], shown.reference))
         return shown
 
@@ -146,7 +148,7 @@ def test_edited_code_makes_the_models_anew_that_it_made(tmp_path, monkeypatch, m
     game = ImageGame(settings(methods=methods), tmp_path)
 
     def places():
-        return {one.method: game.place(one.job) for one in game.played()} | {
+        return {model.method: game.place(model.job) for model in game.played()} | {
             "learned": game.place(game.shadows()[0])
         }
 
@@ -242,7 +244,7 @@ def test_each_table_has_its_own_games(monkeypatch):
         game=base, private_learning=None, budgets=[privacy], points=[100, 200], repeats=3
     )
     result, _ = tables.play_tables(settings)
-    assert [one.pairs for one in played] == [1, 1, 3, 1, 1]
+    assert [game.pairs for game in played] == [1, 1, 3, 1, 1]
     whole, near = result.tables, pytest.approx
     assert result.kind == "image_tables"
     assert whole.quality.values == {"1": {"npo": near(0.7)}, tables.NO_PRIVACY: {"npo": near(0.9)}}
@@ -252,7 +254,7 @@ def test_each_table_has_its_own_games(monkeypatch):
         whole.confusion.accuracy,
         whole.mia.values,
     ]
-    assert [one["1"]["npo"] for one in cells] == near([0.8, 0.3, 0.7, 0.4])
+    assert [cell["1"]["npo"] for cell in cells] == near([0.8, 0.3, 0.7, 0.4])
     assert whole.deviation["npo"].swap == near(0.1)
     assert list(result.figure.points) == [100, 200]
     assert len(result.figure.repeats["npo"]) == 3
