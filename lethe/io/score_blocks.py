@@ -1,16 +1,18 @@
-"""A plain CSV of scores, read block by block, so that neither the rows nor their texts stand in memory all at once.
+"""A CSV of scores, read block by block, so that neither the rows nor their texts stand in memory all at once.
 
 A row keeps its score, its place among the prompts and the number of its answer. What rows state of their draws is kept once
-for each prompt, with the number of rows that state it. A table with anything else in it (a quoted cell, an id that looks
-like another, a word as a score) is left to the reader of whole tables, which understands it, or says where it is wrong.
+for each prompt, with the number of rows that state it. A table with anything else in it (an id that looks like another, a
+quote within a cell without quotes, scores in two forms) is left to the reader of whole tables, which understands it, or says
+where it is wrong.
 """
 
 from __future__ import annotations
 
+import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ import numpy as np
 from lethe.errors import BadFile, BadRow
 from lethe.io import csv_form
 from lethe.io.artifacts import GREEDY
-from lethe.io.cells import MISSING
+from lethe.io.cells import MISSING, NoNumber, NumberColumn, numbers_of
 from lethe.io.csv_form import CsvForm
 from lethe.io.ids import alike_in
 from lethe.io.packed import opened, suffix_of
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
 
 BLOCK = 16 << 20  # bytes
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-MOST_STATEMENTS = 200_000  # distinct ones; a seed in each row is another in each
+QUOTE, LINE_END = b'"\n'
+MOST_STATEMENTS = (
+    200_000  # distinct ones; a seed in each row is another in each. Also the most texts of scores.
+)
 
 
 class Unusual(Exception):
@@ -46,15 +51,15 @@ class ScoreRows:
     """The rows of a table of scores in their order.
 
     ``prompts`` are the ids in the order of their first row, ``codes`` (rows,) the place of each row's id among them,
-    ``values`` (rows,) the scores, NaN where missing or where the file says that no model ended the answer, and ``samples``
-    (rows,) the numbers of the answers, if the table has them; ``broken``, (rows,), are the answers that no model ended.
+    ``numbers`` the scores, NaN where missing or where the file says that no model ended the answer, and ``samples`` (rows,)
+    the numbers of the answers, if the table has them; ``broken``, (rows,), are the answers that no model ended.
     ``statements`` has each distinct statement on draws with its prompt, whose `sample` is -1 for a greedy answer and else 0,
     and ``times`` the number of its rows; no statement where no column states any.
     """
 
     prompts: list[str]
     codes: np.ndarray
-    values: np.ndarray
+    numbers: NumberColumn
     samples: np.ndarray | None
     broken: np.ndarray
     statements: pd.DataFrame
@@ -80,42 +85,76 @@ def read_score_rows(path: Path, name: str, score: str, required: Sequence[str]) 
         check_names(path, form.header, [*required, name, "sample"])
         if len(form.header) == 1 or not {name, score} <= set(form.header):
             return None
-        rows = _Rows(form, name, score)
-        for block in _blocks(path, form):
-            rows.add(block)
-        return rows.joined()
+        try:
+            return _read(path, _Rows(form, name, score))
+        except Unusual:  # a score may be yes, or in percent
+            return _read(path, _Rows(form, name, score, reads_texts=True))
     except (Unusual, BadFile, BadRow):
         return None
 
 
+def _read(path: Path, rows: _Rows) -> ScoreRows:
+    for block in _blocks(path, rows.form):
+        rows.add(block)
+    return rows.joined()
+
+
 def _blocks(path: Path, form: CsvForm) -> Iterator[bytes]:
-    """The lines below the header in blocks of whole lines, without quotes, whose lines have one kind of end."""
+    """The rows below the header in blocks of whole rows, whose lines have one kind of end."""
     with opened(path) as file:
         header = b"".join(file.readline() for _ in range(form.line))
-        _check_plain(header)
+        header = header.removeprefix(BYTE_ORDER_MARK)
+        _check_text(header)
+        if _end_of_rows(header, form.separator) != len(header):
+            raise Unusual
         rest = b""
         while block := file.read(BLOCK):
-            end = block.rfind(b"\n") + 1
-            if not end:  # a line longer than a block, or another end of lines
+            lines = rest + block
+            end = _end_of_rows(lines, form.separator)
+            if not end:  # a row longer than a block, or another end of lines
                 raise Unusual
-            lines = rest + block[:end]
-            _check_plain(lines)
-            yield lines
-            rest = block[end:]
+            _check_text(lines[:end])
+            yield lines[:end]
+            rest = lines[end:]
         if rest:
-            _check_plain(rest)
+            _check_text(rest)
+            _end_of_rows(rest + b"\n", form.separator)
             yield rest
 
 
-def _check_plain(lines: bytes) -> None:
-    """Raises `Unusual` for a quote, a zero byte, a carriage return that ends no line, and a byte that is no UTF-8."""
-    if b'"' in lines or b"\0" in lines or lines.count(b"\r") != lines.count(b"\r\n"):
+def _check_text(lines: bytes) -> None:
+    """Raises `Unusual` for a zero byte, a carriage return that ends no line, and a byte that is no UTF-8."""
+    if b"\0" in lines or lines.count(b"\r") != lines.count(b"\r\n"):
         raise Unusual
     if not lines.isascii():
         try:
             lines.decode()
         except UnicodeDecodeError:
             raise Unusual from None
+
+
+def _end_of_rows(lines: bytes, separator: str) -> int:
+    """Where the last whole row ends, 0 where none does; raises `Unusual` for a quote that all readers do not read alike.
+
+    Such a quote begins a cell, ends one, or stands in one twice; the second of two is counted as one that begins.
+    """
+    if QUOTE not in lines:
+        return lines.rfind(b"\n") + 1
+    text = np.frombuffer(lines, dtype=np.uint8)
+    quotes = np.flatnonzero(text == QUOTE)
+    ends = np.flatnonzero(text == LINE_END)
+    whole = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    if not whole.size:
+        raise Unusual
+    end = int(whole[-1]) + 1
+    quotes = quotes[quotes < end]
+    beside = np.append(
+        quotes[::2] - 1, quotes[1::2] + 1
+    )  # before the first cell is the last end of a line
+    legal = b'"\r\n' + separator.encode()
+    if not np.isin(text[:end][beside], list(legal)).all():
+        raise Unusual
+    return end
 
 
 @dataclass
@@ -134,11 +173,10 @@ class _Texts:
 
 
 class _Rows:
-    """The rows of a table as its blocks are added."""
+    """The rows of a table as its blocks are added; with ``reads_texts`` each score is first the place of its text."""
 
-    def __init__(self, form: CsvForm, name: str, score: str):
+    def __init__(self, form: CsvForm, name: str, score: str, reads_texts: bool = False):
         import pyarrow as pa
-        from pyarrow import csv
 
         self.form = form
         self.name = name
@@ -148,19 +186,19 @@ class _Rows:
         self.texts = {column: _Texts() for column in (name, *self.stating, *self.ending)}
         self.has_samples = "sample" in form.header
         # a cell that begins as a hexadecimal number, which is one to pyarrow alone
-        self.hexadecimal = re.compile(rf"(?:^|[\n{re.escape(form.separator)}])[ \t]*0[xX]".encode())
+        separator = re.escape(form.separator)
+        self.hexadecimal = re.compile(rf"(?:^|[\n{separator}])[ \t\"]*0[xX]".encode())
         types: dict[str, pa.DataType] = {score: pa.float64()}
         if self.has_samples:
             types["sample"] = pa.int64()
         if types.keys() & self.texts.keys() or name in (*self.stating, *self.ending):
             raise Unusual  # a column with two meanings
+        if reads_texts:
+            self.texts[score] = _Texts()
         types |= dict.fromkeys(self.texts, pa.dictionary(pa.int32(), pa.string()))
-        self.convert = csv.ConvertOptions(
-            column_types=types, include_columns=list(types), null_values=list(MISSING)
-        )
-        self.parse = csv.ParseOptions(delimiter=form.separator, quote_char=False)
+        self.types = types
         self.codes: list[np.ndarray] = []
-        self.values: list[np.ndarray] = []
+        self.scores: list[np.ndarray] = []
         self.samples: list[np.ndarray] = []
         self.broken: list[np.ndarray] = []
         self.times_of: dict[tuple[int, ...], int] = {}
@@ -168,19 +206,12 @@ class _Rows:
     def add(self, lines: bytes) -> None:
         """Add a block of lines; raises `Unusual` where a cell is not as the columns before."""
         import pyarrow as pa
-        from pyarrow import csv
 
         may_be_hexadecimal = b"0x" in lines or b"0X" in lines
         if self.has_samples and may_be_hexadecimal and self.hexadecimal.search(lines):
             raise Unusual
-        read = csv.ReadOptions(column_names=self.form.header, block_size=len(lines) + 1)
         try:
-            table = csv.read_csv(
-                pa.BufferReader(lines),
-                read_options=read,
-                parse_options=self.parse,
-                convert_options=self.convert,
-            )
+            table = self._table(lines)
         except pa.ArrowException:
             raise Unusual from None
         if not len(table):
@@ -189,7 +220,7 @@ class _Rows:
         self.codes.append(codes)
         broken = self._broken(table)
         self.broken.append(broken)
-        self.values.append(np.where(broken, np.nan, self._scores(table)))
+        self.scores.append(self._scores(table[self.score]))
         is_greedy = np.zeros(len(table), dtype=bool)
         if self.has_samples:
             samples = self._samples(table["sample"])
@@ -199,9 +230,33 @@ class _Rows:
             columns = [self.texts[column].codes(table[column]) for column in self.stating]
             self._add_statements(codes, is_greedy, *columns)
 
-    def _scores(self, table: pa.Table) -> np.ndarray:
-        """The scores of a block, (rows,), NaN where missing."""
-        column = table[self.score]
+    def _table(self, lines: bytes) -> pa.Table:
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        has_quotes = QUOTE in lines
+        return arrow_csv.read_csv(
+            pa.BufferReader(lines),
+            read_options=arrow_csv.ReadOptions(
+                column_names=self.form.header, block_size=len(lines) + 1
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.form.separator,
+                quote_char=has_quotes and '"',
+                newlines_in_values=has_quotes,
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=self.types, include_columns=list(self.types), null_values=list(MISSING)
+            ),
+        )
+
+    def _scores(self, column: pa.ChunkedArray) -> np.ndarray:
+        """The scores of a block, (rows,), NaN where missing; or the places of their texts."""
+        if self.score in self.texts:
+            texts = self.texts[self.score]
+            if len(texts.place_of) > MOST_STATEMENTS:
+                raise Unusual
+            return texts.codes(column)
         values = column.to_numpy()
         is_missing = np.isnan(values)
         if np.count_nonzero(is_missing) != column.null_count:
@@ -254,27 +309,49 @@ class _Rows:
         samples = None
         if self.has_samples:
             samples = _concatenated(self.samples)
+        numbers = self._numbers()
+        broken = _concatenated(self.broken)
+        numbers.values[broken] = np.nan
         return ScoreRows(
             prompts=prompts,
             codes=_concatenated(self.codes),
-            values=_concatenated(self.values),
+            numbers=numbers,
             samples=samples,
-            broken=_concatenated(self.broken),
+            broken=broken,
             statements=self._statements(prompts),
             times=np.array(list(self.times_of.values()), dtype=np.int64),
         )
 
+    def _numbers(self) -> NumberColumn:
+        """All scores, texts as the reader of whole tables reads them; the last word for 1 counts, so that order is kept."""
+        values = _concatenated(self.scores)
+        if self.score not in self.texts:
+            return NumberColumn(values)
+        texts = list(self.texts[self.score].place_of)
+        last_row = np.zeros(len(texts))
+        last_row[values] = np.arange(len(values))
+        order = np.argsort(last_row)
+        table = self._parsed([self.score], [(texts[place],) for place in order])
+        try:
+            numbers = numbers_of(table[self.score])
+        except NoNumber:
+            raise Unusual from None
+        return replace(numbers, values=numbers.values[np.argsort(order)][values])
+
     def _statements(self, prompts: Sequence[str]) -> pd.DataFrame:
         """The distinct statements as the reader of whole tables reads the columns that have these texts."""
-        header = (self.name, "sample", *self.stating)
         texts = [list(self.texts[column].place_of) for column in self.stating]
-        lines = [header]
+        rows = []
         for prompt, is_greedy, *codes in self.times_of:
             cells = [texts[place][code] for place, code in enumerate(codes)]
-            lines.append((prompts[prompt], str(GREEDY if is_greedy else 0), *cells))
-        written = "\n".join(self.form.separator.join(line) for line in lines)
-        form = CsvForm(self.form.separator, header, line=1)
-        return parsed(io.StringIO(written), form, [self.name])
+            rows.append((prompts[prompt], GREEDY if is_greedy else 0, *cells))
+        return self._parsed([self.name, "sample", *self.stating], rows)
+
+    def _parsed(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> pd.DataFrame:
+        written = io.StringIO()
+        csv.writer(written, lineterminator="\n").writerows([header, *rows])
+        written.seek(0)
+        return parsed(written, CsvForm(",", tuple(header), line=1), [self.name])
 
 
 def _key(columns: Sequence[np.ndarray]) -> np.ndarray:

@@ -283,7 +283,7 @@ def _read_by_block(
     by: str | None,
     leak_is: LeakIs | None,
 ) -> ReadScores | None:
-    """As `read_scores`, of a plain CSV in which nothing is wrong; None for another table."""
+    """As `read_scores`, of a CSV in which nothing is wrong; None for another table."""
     import pandas as pd
 
     name = by or ids.PROMPT
@@ -293,7 +293,8 @@ def _read_by_block(
     rows = read_score_rows(path, name, score, [score, by] if by else [score])
     if rows is None:
         return None
-    codes, values, samples, broken = rows.codes, rows.values, rows.samples, rows.broken
+    codes, samples, broken = rows.codes, rows.samples, rows.broken
+    values = rows.numbers.values
     labels = np.array(rows.prompts, dtype=object)
     if samples is not None:
         is_drawn = samples != GREEDY
@@ -314,7 +315,7 @@ def _read_by_block(
         return None
     stated = Stated(score, facts_of_columns([score], path), leak_is)
     stated = _of_rows(stated, rows.statements, name, rows.times)
-    understood = _understood(path, prompts, name, stated, NumberColumn(values))
+    understood = _understood(path, prompts, name, stated, rows.numbers)
     stopped = says_stopped(rows.statements)
     return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped)
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from lethe.errors import LetheError
 from lethe.io import score_blocks
+from lethe.io.cells import numbers_of
+from lethe.io.tables import read_table
 from lethe.measure import scores
 from lethe.measure.scores import read_scores
 
@@ -31,6 +33,23 @@ CELLS = {
     "note": (["x"], ["", "a;b"]),
 }  # fmt: skip
 HEADS = ["prompt_id", "score"]
+SCORES = [
+    ["0", "1"],
+    ["yes", "no"],
+    ["Yes", "N", "y", "0", "1"],
+    ["true", "false"],
+    ["TRUE", "False", "", "0"],
+    ["false"],
+    ["3%", "85 %", "0"],
+    ["3%", "1"],
+    ["0,5", "1,0", "1"],
+    ["yes", "3%"],
+    ["1", "0", " true", "NA"],
+    ["0.5", " 1", "no"],
+]
+# Cells with what quotes are for, and cells that two readers may read in two ways.
+QUOTED = ['"a, ""b"""', '"a\nb"', '""', '"a;\tb"', '"\r\n"']
+ILL_QUOTED = ['a"b', '"a"b', '"a', '"a" ', ' "a"', '""a"', '"a\r"']
 
 
 @st.composite
@@ -41,11 +60,24 @@ def tables(draw):
     )
     header = draw(st.permutations([*HEADS, *others]))
     odd = draw(st.lists(st.sampled_from([*HEADS, *header]), max_size=1))
+    quoting = draw(st.sampled_from([[], ["note"], ["note", "odd note"], header]))
     cells = []
     for name in header:
         plain, further = CELLS[name]
-        cells.append(st.sampled_from([*plain, *further] if name in odd else plain))
+        if name == "score":
+            plain = [*plain, *draw(st.sampled_from(SCORES))] if draw(st.booleans()) else SCORES[0]
+            plain = draw(st.sampled_from([plain, draw(st.sampled_from(SCORES))]))
+        texts = [*plain, *further] if name in odd else plain
+        if name in quoting:
+            texts = [*texts, *(f'"{text}"' for text in texts if '"' not in text)]
+        if name in ("note", "model") and quoting:
+            texts = [*texts, *QUOTED]
+        if name == "note" and "odd note" in quoting:
+            texts = [*texts, *ILL_QUOTED]
+        cells.append(st.sampled_from(texts))
     rows = draw(st.lists(st.tuples(*cells), min_size=1, max_size=12))
+    if quoting == header:
+        header = draw(st.sampled_from([header, [f'"{name}"' for name in header]]))
     separator = draw(st.sampled_from([",", ";", "\t"]))
     end = draw(st.sampled_from(["\n", "\r\n"]))
     lines = [separator.join(row) for row in [header, *rows]]
@@ -99,7 +131,7 @@ def test_a_plain_table_is_read_by_block(tmp_path):
 
     assert rows.prompts == ["b", "a"]
     assert rows.codes.tolist() == [0, 1, 0]
-    np.testing.assert_array_equal(rows.values, [0.5, 1, 0])
+    np.testing.assert_array_equal(rows.numbers.values, [0.5, 1, 0])
     assert rows.samples.tolist() == [0, 0, -1]
 
 
@@ -133,8 +165,33 @@ def test_hexadecimal_samples_stay_texts(tmp_path):
     assert prompt.samples.tolist() == ["0x0", "0x1"]
 
 
-@pytest.mark.parametrize("row", ['"q",0', "q,yes", "q,0,1", ",0"])
+@pytest.mark.parametrize(
+    ("cells", "form", "word_of_1"),
+    [
+        (["0", "yes", "Y", "no"], "words", "y"),
+        (["false", "true"], "words", "true"),
+        (["false", "false"], "words", "true"),
+        (["0", "85%", ""], "percent", "1"),
+        (['"0,5"', "1"], "decimal comma", "1"),
+        (['"0"', '"1"'], "plain", "1"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_scores_of_people_are_read_by_block_too(tmp_path, cells, form, word_of_1, size):
+    rows = [f'"q, ""1""",{cell}' for cell in cells]
+    path = written(tmp_path, "prompt_id,score", *rows)
+
+    with patch.object(score_blocks, "BLOCK", size + 20):
+        read = by_block(path)
+
+    assert read.prompts == ['q, "1"']
+    assert (read.numbers.form, read.numbers.word_of_1) == (form, word_of_1)
+    whole = numbers_of(read_table(path)["score"])
+    np.testing.assert_array_equal(read.numbers.values, whole.values)
+
+
+@pytest.mark.parametrize("row", ['q"1,0', '"q"1,0', "q,maybe", "q,3%", "q,0,1", ",0"])
 def test_what_is_unusual_is_left_to_the_reader_of_whole_tables(tmp_path, row):
-    path = written(tmp_path, "prompt_id,score", "p,0", row)
+    path = written(tmp_path, "prompt_id,score", "p,1", row)
 
     assert by_block(path) is None
