@@ -237,9 +237,12 @@ class Trials:
         self, about: Tried, source: InMemory, asked: Sequence[Row], untouched: Sequence[Row]
     ) -> Tried:
         """What the questions ``asked`` show of a model, and the twins of the rows that no attack learned."""
+        about = replace(about, trace_p=self._trace_p(about, source, untouched))
+        if self.entry.rows and self._needed <= self.entry.n:
+            return self._drawn_before_trees(about, source, asked)
         certain = self._certain_ends(about, source, asked)
         names = [row["id"] for row in asked if certain[row["id"]].lower > self.entry.tau]
-        shown = replace(about, certain=len(names), trace_p=self._trace_p(about, source, untouched))
+        shown = replace(about, certain=len(names))
         uppers = {name: ends.upper for name, ends in certain.items()}
         worst = max(uppers, key=uppers.__getitem__)
         shown = replace(shown, worst=worst, worst_upper=uppers[worst])
@@ -251,14 +254,53 @@ class Trials:
         if not undecided:
             return replace(shown, outcome="fails")
 
-        subject, policy, ended = self._draws(about, source, undecided)
+        return self._drawn(shown, source, undecided, uppers)
+
+    def _drawn_before_trees(self, about: Tried, source: InMemory, asked: Sequence[Row]) -> Tried:
+        """What answers show, and then the certain ends of the questions that they leave open, since a tree takes longer.
+
+        Nothing is drawn after the trees: another mean over the questions left would be another test.
+        """
+        uppers: dict[str, float] = {}
+        shown = self._drawn(about, source, asked, uppers)
+        left = [row for row in asked if uppers[row["id"]] > self.entry.tau]
+        if shown.outcome != "open" or not left:
+            return shown
+        certain = self._certain_ends(about, source, left)
+        leaks: list[str] = []
+        decided = 0
+        for name, ends in certain.items():
+            uppers[name] = min(uppers[name], ends.upper)
+            if ends.lower > self.entry.tau:
+                leaks.append(name)
+            decided += ends.lower > self.entry.tau or ends.upper <= self.entry.tau
+        outcome: Outcome = "open"
+        if leaks:
+            outcome = "leaks"
+        elif decided == len(left):
+            outcome = "fails"
+        worst = max(uppers, key=uppers.__getitem__)
+        return replace(
+            shown,
+            outcome=outcome,
+            leaks=tuple(dict.fromkeys([*shown.leaks, *leaks])),
+            certain=decided,
+            worst=worst,
+            worst_upper=uppers[worst],
+        )
+
+    def _drawn(
+        self, shown: Tried, source: InMemory, undecided: Sequence[Row], uppers: dict[str, float]
+    ) -> Tried:
+        """What answers to the ``undecided`` questions show; lowers their ``uppers``."""
+        subject, policy, ended = self._draws(shown, source, undecided)
         names = [row["id"] for row in undecided]
         tally = subject.tally(names)
         evidence = policy.evidence(tally)
         is_above = anytime.named(evidence.log_e_leaks, policy.goal)
         leaks = [names[place] for place in np.flatnonzero(is_above)]
         for name, upper in zip(names, _uppers(tally, self.level), strict=True):
-            uppers[name] = min(uppers[name], upper)
+            uppers[name] = min(uppers.get(name, 1.0), upper)
         worst = max(uppers, key=uppers.__getitem__)
         return replace(
             shown,
@@ -284,14 +326,19 @@ class Trials:
             ends[tree.id] = CertainEnds(tree.lower, tree.upper_certain)
         return ends
 
+    @property
+    def _needed(self) -> int:
+        """The answers that prove a question of which none leaks to be at most the tolerance."""
+        goal = math.log(1 / self.level)
+        return anytime.answers_without_a_leak(self.entry.tau, goal, beside_retrain=False)
+
     def _draws(
         self, about: Tried, source: InMemory, rows: Sequence[Row]
     ) -> tuple[Drawer, Policy, End]:
         """Draw answers until the model is proved to leak or to fail, or each question has as many as it may have."""
         entry, sample = self.entry, self.settings.sample
         goal = math.log(1 / self.level)
-        needed = anytime.answers_without_a_leak(entry.tau, goal, beside_retrain=False)
-        first = min(needed, entry.n)
+        first = min(self._needed, entry.n)
         policy = Policy(first, sample.batch, entry.n, entry.tau, goal)
 
         named = stream(sample.seed, "population", entry.seed, about.number)

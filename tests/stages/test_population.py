@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -191,6 +192,45 @@ def test_a_certain_leak_is_a_success_of_the_attack(folder, monkeypatch):
     tried = trials.before()
 
     assert (tried.outcome, tried.leaks, tried.worst_upper) == ("leaks", (first,), 0.7)
+
+
+@pytest.mark.parametrize(
+    ("ends", "outcome"), [((0.0, 0.4), "fails"), ((0.6, 0.7), "leaks"), ((0.3, 0.7), "open")]
+)
+def test_trees_decide_the_questions_alone_that_answers_leave_open(
+    folder, monkeypatch, ends, outcome
+):
+    settings, entry = settings_and_entry()
+    entry = entry.model_copy(update={"rows": 300})
+    trials = population.Trials.of("certain", entry, settings, folder / "data", 0.01)
+    names = [row["id"] for row in trials.judged]
+    asked = []
+
+    def capped(self, about, source, rows, uppers):
+        uppers.update(dict.fromkeys(names, 0.2))
+        uppers[names[1]] = 0.9
+        return replace(about, outcome="open", answers=100)
+
+    def of_trees(self, about, source, rows):
+        asked.extend(row["id"] for row in rows)
+        return {row["id"]: population.CertainEnds(*ends) for row in rows}
+
+    monkeypatch.setattr(population.Trials, "_drawn", capped)
+    monkeypatch.setattr(population.Trials, "_certain_ends", of_trees)
+    tried = trials.before()
+
+    assert asked == [names[1]]
+    assert (tried.outcome, tried.worst_upper) == (outcome, ends[1])
+    assert tried.certain == (outcome != "open")
+
+
+def test_no_tree_is_grown_where_answers_decide(folder, monkeypatch):
+    settings, entry = settings_and_entry()
+    entry = entry.model_copy(update={"rows": 300})
+    trials = population.Trials.of("certain", entry, settings, folder / "data", 0.01)
+    monkeypatch.setattr(population.Trials, "_certain_ends", None)
+
+    assert trials.before().outcome == "fails"
 
 
 def test_the_largest_upper_end_may_be_that_of_a_question_that_its_tree_decides(folder, monkeypatch):
