@@ -1,11 +1,14 @@
 """`lethe run` in projects of many models, none of which has anything to do: processor seconds and seconds on the clock.
 
 A project of each size has the committed dvc.yaml, made-up outputs, and a dvc.lock in which every stage is up to date.
-``idle`` of the benchmarks has 200 models; its exit status is 1 above `MOST` processor seconds.
+``idle`` of the benchmarks has 200 models; its exit status is 1 above `MOST` processor seconds. ``pull`` has the 29 stages of
+three models and a DVC remote that holds their outputs; its exit status is 1 where `lethe run --pull` takes more than
+`MOST_OF_PULL` seconds more than `lethe run`.
 """
 
 import json
 import resource
+import statistics
 import sys
 import tempfile
 import time
@@ -19,11 +22,14 @@ from tests.small import make_repository, run, small_params, write_params
 
 FEW = ("base", "retrain")
 MOST = 60  # processor seconds of a run of at most 200 models with nothing to do
+MOST_OF_PULL = 5  # seconds on the clock
 OUTPUTS = ("generations", "likelihood", "scores", "epsilon_star")
 RESULTS = ("exact", "extract", "metrics", "epsilon_star", "twins")
 
 
 def main() -> int:
+    if sys.argv[1:] == ["--pull"]:
+        return int(_seconds_of_pull(3) > MOST_OF_PULL)
     sizes = [int(size) for size in sys.argv[1:]] or [50, 200, 833]
     used = {models: _idle(models) for models in sizes}
     return int(any(seconds > MOST for models, seconds in used.items() if models <= 200))
@@ -119,6 +125,43 @@ def _dvc(root: Path, *arguments: str) -> None:
 def _children_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _seconds_of_pull(models: int, repeats: int = 3) -> float:
+    """Print and return how many seconds longer a run with nothing to do takes with ``--pull``, by medians."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = project(Path(folder) / "lethe", models)
+        _dvc(root, "remote", "add", "--default", "store", str(Path(folder) / "store"))
+        _dvc(root, "push")
+        _timed_run(root)  # which also makes Prefect's tables
+        plain, pulled = [], []
+        for _ in range(repeats):
+            plain.append(_timed_run(root))
+            pulled.append(_timed_run(root, "--pull"))
+    (clock, processor), (clock_pulled, processor_pulled) = _medians(plain), _medians(pulled)
+    print(f"lethe run: {clock:.1f} s on the clock, {processor:.1f} processor seconds")
+    print(
+        f"--pull: {clock_pulled - clock:.1f} s more on the clock, of at most {MOST_OF_PULL}; ",
+        end="",
+    )
+    print(f"{processor_pulled - processor:.1f} more processor seconds", flush=True)
+    return clock_pulled - clock
+
+
+def _medians(runs: list[tuple[float, float]]) -> tuple[float, float]:
+    clock, processor = zip(*runs, strict=True)
+    return statistics.median(clock), statistics.median(processor)
+
+
+def _timed_run(root: Path, *options: str) -> tuple[float, float]:
+    """Seconds on the clock and of a processor; raises ``SystemExit`` where a stage was not clean."""
+    before, began = _children_seconds(), time.monotonic()
+    done = run(root, "lethe", "run", "--json", *options, timeout=1800)
+    took, used = time.monotonic() - began, _children_seconds() - before
+    states = {end["state"] for end in json.loads(done.stdout)["stages"].values()}
+    if states != {"clean"}:
+        raise SystemExit(f"the stages were {', '.join(sorted(states))}")
+    return took, used
 
 
 def _idle(models: int) -> float:
