@@ -23,6 +23,7 @@ from tests.small import make_repository, run, small_params, write_params
 FEW = ("base", "retrain")
 MOST = 60  # processor seconds of a run of at most 200 models with nothing to do
 MOST_OF_PULL = 5  # seconds on the clock
+SOURCES = "data/sources.json"
 OUTPUTS = ("generations", "likelihood", "scores", "epsilon_star")
 RESULTS = ("exact", "extract", "metrics", "epsilon_star", "twins")
 
@@ -65,12 +66,13 @@ def project(root: Path, models: int) -> Path:
         "compare",
         "report",
     )
-    _multiply(root, names)
     params["models"] = {name: {"path": f"data/models/{name}"} for name in names}
     write_params(root, params)
+    run(root, "stages.sources")
+    _multiply(root, names)
     for name in names[len(FEW) :]:
         _outputs(root, name)
-    _dvc(root, "commit", "--force", "references", "compare", "report")
+    _dvc(root, "commit", "--force", "sources", "references", "compare", "report")
     return root
 
 
@@ -90,6 +92,12 @@ def _multiply(root: Path, names: list[str]) -> None:
         for mark in "@ /.":
             own = own.replace(f"{mark}{known}", f"{mark}{name}")
         lock["stages"] |= json.loads(own)
+    identities = json.loads((root / SOURCES).read_text(encoding="utf-8"))
+    for entry in lock["stages"].values():
+        listed = entry.get("params", {}).get(SOURCES, {})
+        for key in listed:
+            group, _, name = key.partition(".")
+            listed[key] = identities[group][name] if name else identities[group]
     with open(root / "dvc.lock", "w", encoding="utf-8") as file:
         yaml.dump(lock, file)
 
@@ -158,7 +166,7 @@ def _timed_run(root: Path, *options: str) -> tuple[float, float]:
     before, began = _children_seconds(), time.monotonic()
     done = run(root, "lethe", "run", "--json", *options, timeout=1800)
     took, used = time.monotonic() - began, _children_seconds() - before
-    states = {end["state"] for end in json.loads(done.stdout)["stages"].values()}
+    states = {end["why"] for end in json.loads(done.stdout)["stages"].values()}
     if states != {"clean"}:
         raise SystemExit(f"the stages were {', '.join(sorted(states))}")
     return took, used
