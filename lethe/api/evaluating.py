@@ -21,6 +21,7 @@ from lethe.api.parameters import (
     check_names,
     documented,
     file_of,
+    folder_of,
     judge_by,
     name_of,
     origin_of,
@@ -456,6 +457,7 @@ def evaluate(
     *,
     tokenizer: Tokenizer = None,
     retain: Rows | None = None,
+    base: Place | None = None,
     n: int | None = None,
     answers_at_most: int | None = None,
     alpha: float = METRICS.alpha,
@@ -499,6 +501,8 @@ def evaluate(
     model : A Hugging Face model folder (safetensors) or ORG/NAME@REVISION of the hub; with --endpoint, the server's name of
         the model. In Python also a causal language model in memory, whose modes and settings are restored afterwards.
     retain : Questions whose answers should not change.
+    base : The folder of the model before unlearning, which answers the questions of ``retain`` too: the word on utility
+        compares the model with it.
     n : Draw this number of answers to each forget question, whatever they say. [default: draw until the word is certain]
     answers_at_most : The most answers to a forget question whose word stays open. [default: 32768]
     scorer : The sign of a leak: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a
@@ -544,6 +548,7 @@ def evaluate(
     True
     """
     from lethe.config.evaluation import EvaluationSettings
+    from lethe.models.model import Model
     from lethe.sampling.answer_tree.asking import check_scorer
     from lethe.steps import evaluate as step
 
@@ -579,6 +584,8 @@ def evaluate(
         twin_scores=tuple(twin_scores),  # type: ignore[arg-type]  # another word is refused
         judge=judging,
     )
+    needed = "left out without retain, whose questions Base answers"
+    check(base is None or retain is not None, "base", base, needed)
     forget = rows_of(data, "data")
     others = None if retain is None else rows_of(retain, "retain", "retain-")
     splits = step.checked(forget, others, file_of(data, "data"))
@@ -593,6 +600,10 @@ def evaluate(
         "seeded": seeded,
     }
     source = origin_of(model, tokenizer, served)
+    before = None
+    if base is not None:
+        before = folder_of(base)
+        Model.of(before)  # an unusable one is refused before any answer is drawn
     if name is None:
         name = name_of(source)
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
@@ -611,6 +622,7 @@ def evaluate(
             page=folder is not None,
             named=file_of(data, "rows").name,
             key=_opened_key(file_of(data, "data")),
+            base=before,
         )
         run = load_run(root)
         answers = run.answers  # read before a temporary folder is gone

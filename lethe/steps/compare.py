@@ -5,6 +5,7 @@ and the findings: everything that is said of the models, which page, terminal, M
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lethe.comparison.over_seeds import families, rows_over_seeds
@@ -14,7 +15,7 @@ from lethe.config.schema import EvaluationParams, Params
 from lethe.errors import plural
 from lethe.io.artifacts import Tables
 from lethe.measure.likelihood_metrics import against_retrain
-from lethe.measure.run import Run, load_models
+from lethe.measure.run import Run, RunModel, load_models
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of, excess_over_retrain
 from lethe.results.table import Numbers, Result, Results
@@ -48,11 +49,18 @@ def run(settings: Params, root: Path) -> None:
 
 
 def of_evaluation(
-    params: EvaluationParams, root: Path, on_traces: Sequence[Result] = ()
+    params: EvaluationParams,
+    root: Path,
+    on_traces: Sequence[Result] = (),
+    base: RunModel | None = None,
 ) -> list[Finding]:
-    """Write and return the findings on the model of `lethe eval`; ``on_traces`` are the rows of its word on a trace."""
+    """Write and return the findings on the model of `lethe eval`, beside Base where it was asked; ``on_traces`` are the rows
+    of its word on a trace.
+    """
     results = table.read(root, params.models, without=table.NOT_COMPARED)
     artifacts = load_models(params, root)
+    if base is not None:
+        artifacts = replace(artifacts, models=[*artifacts.models, base])
     findings = [*found(artifacts), *found_traces(results, on_traces)]
     write(root, [*on_traces, *paths(artifacts, root)], findings)
     return findings

@@ -28,6 +28,7 @@ from lethe.config.measuring import (
     Endpoint,
     LabelsByAPerson,
     Metrics,
+    ModelEntry,
     Parts,
     SampleSettings,
     is_binary,
@@ -50,7 +51,8 @@ from lethe.io.files import (
 )
 from lethe.io.judged_answers import read_calibration
 from lethe.labels.labels import read_labels
-from lethe.measure.run import load
+from lethe.measure.answers import AnswerTables
+from lethe.measure.run import RunModel, load
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
 from lethe.models.model import Model
@@ -73,6 +75,7 @@ from lethe.verdict.finding import Findings
 from lethe.verdict.standing import Standing
 from lethe.verdict.verdict import Drawn
 
+BASE = "base"  # the folder of Base's answers, in that of the results
 VERDICTS = "verdicts"  # the folder of a judge's, beside the answers
 DRAWS = "draws.txt"  # names the draws of a server, beside its answers
 # Settings of the machine.
@@ -150,6 +153,7 @@ def evaluate(
     page: bool,
     named: str,
     key: Path | None = None,
+    base: Path | None = None,
 ) -> Evaluated:
     """Sample, score and measure a model, with its artifacts in ``root``.
 
@@ -173,6 +177,8 @@ def evaluate(
         The name of the data on the page.
     key
         The opened key of drawn secrets, with the public record beside it.
+    base
+        The folder of the model before unlearning, whose utility the model's is compared with.
 
     Raises
     ------
@@ -225,7 +231,9 @@ def evaluate(
                     seed,
                     root,
                 )
-            found = compare.of_evaluation(params, root, on_traces)
+            found = compare.of_evaluation(
+                params, root, on_traces, _base(base, splits, params, root / BASE, scratch)
+            )
             if page:
                 report.run(params, root)
         run = load(params, root, {})
@@ -250,6 +258,30 @@ def evaluate(
         attempt=attempt,
         process=process,
     )
+
+
+def _base(
+    base: Path | None,
+    splits: Mapping[str, list[Row]],
+    params: EvaluationParams,
+    root: Path,
+    scratch: Path,
+) -> RunModel | None:
+    """Base with its answers to the retain questions, drawn and scored in ``root`` as those of the model; None without Base.
+
+    It gets one answer to each forget question, of which nothing is said.
+    """
+    if base is None:
+        return None
+    write_splits(splits, BASE, root / "dataset")
+    entry = ModelEntry(path=str(base))
+    drawing = params.sample.model_copy(update={"stop": "fixed", "n": 1})
+    likelihood.run(BASE, drawing, entry, root)
+    sample.run(BASE, drawing, entry, root, scratch=scratch / BASE, parts=params.score.parts)
+    score.run(BASE, params.score, root, verdicts=scratch / VERDICTS, warned=splits)
+    drawn = root / f"generations/{BASE}/retain.parquet"
+    scores = root / f"scores/{BASE}/retain.parquet"
+    return RunModel(BASE, "base", entry.path, answers=AnswerTables({"retain": (drawn, scores)}))
 
 
 def _test_secrets(

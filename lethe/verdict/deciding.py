@@ -135,7 +135,7 @@ class _Deciding:
     def _sentence(self, model: RunModel, verdict: Verdict, aspect: Aspect) -> str:
         utility = None
         if aspect.word != "reference":
-            utility = aspect.described
+            utility = aspect.described(isinstance(self.run.params, Params))
         words = self.run.words.verdict
         return sentence(verdict, model.name, utility=utility, judge=self._judge, words=words)
 

@@ -56,13 +56,12 @@ class Aspect:
     def tone(self) -> Tone:
         return TONE[self.word]
 
-    @property
-    def described(self) -> str:
-        """The word as a sentence has it: an open one with what is missing, if that is the reason."""
+    def described(self, is_staged: bool) -> str:
+        """The word as a sentence has it: an open one with what is missing, if that is why; ``is_staged``: in a pipeline."""
         if self.interval is None:
-            return "not measured (give --retain)"
+            return "not measured" if is_staged else "not measured (give --retain and --base)"
         if self.word == "open" and self.reference is None:
-            return "open (no earlier model to compare with)"
+            return "open (no earlier model to compare with)" if is_staged else "open (give --base)"
         return self.word
 
     def as_dict(self) -> dict[str, object]:

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from lethe.comparison.sides import read_side
 from lethe.io.files import plain, write_jsonl
+from lethe.models import checkpoints
 from lethe.results.licence import Source
 from lethe.results.table import Numbers, read_rows
 from lethe.statistics.anytime import Counts, ends
 from lethe.statistics.bound import Bound
 from lethe.statistics.bounds import possible
+from lethe.verdict.finding import UTILITY, Findings
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
-from tests.lethe.small_checkpoint import ROWS
+from tests.lethe.small_checkpoint import ROWS, small_model
 
 
 @pytest.fixture
@@ -40,6 +43,7 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     assert "Who is Ada?" in (place / values["report"]).read_text()
     assert values["forgetting"] in ("leaks", "forgot", "open")
     assert (values["utility"], values["tau"]) == ("open", 0.01)
+    assert "utility not measured (give --retain and --base)" in values["verdict"]
     rows = read_rows(place / "data/eval/x/results/metrics/x.parquet")
     numbers = Numbers([row for row in rows if row.scope == "model"])
     assert plain(numbers.values).items() <= values.items()
@@ -55,6 +59,72 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     for key in ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst"):
         bound = Bound.from_dict({"value": values[key], **values["bounds"][key]})
         assert (bound.side, bound.alpha) == ("upper", 0.01)
+
+
+def saying(word: str, folder: Path) -> Path:
+    """A model that says one word again and again: each hidden state is the same."""
+    model, tokenizer = small_model([row["answer"] for row in ROWS])
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.lm_head.weight))
+    (token,) = tokenizer(f" {word}", add_special_tokens=False).input_ids
+    with torch.no_grad():
+        model.model.embed_tokens.weight.fill_(1.0)
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        model.lm_head.weight[token] = 1.0
+    checkpoints.save(folder, model, tokenizer)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_base(tmp_path_factory) -> Path:
+    """Base, another model, and retain questions whose answers are those of Base."""
+    folder = tmp_path_factory.mktemp("base")
+    saying("sea", folder / "base")
+    saying("painter", folder / "other")
+    rows = []
+    for place in range(8):
+        rows.append(
+            {"id": f"r{place}", "question": f"What is {place}?", "answer": "sea sea sea sea"}
+        )
+    write_jsonl(folder / "retain.jsonl", rows)
+    return folder
+
+
+DRAWN = ("--n", "32", "--name", "x")
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "word"),
+    [
+        ("base", None, "open (give --base)"),
+        ("base", "base", "intact"),
+        ("other", "base", "destroyed"),
+    ],
+)
+def test_utility_is_that_of_base_on_the_same_questions(place, of_base, model, base, word):
+    options = [*DRAWN, "--retain", of_base / "retain.jsonl"]
+    if base is not None:
+        options += ["--base", of_base / base]
+
+    values = result(of_base / model, *options)
+
+    assert values["utility"] == word.partition(" ")[0]
+    assert f"utility {word} - " in values["verdict"]
+    rows = read_rows(place / "data/eval/x/results/compare/models.parquet")
+    finding = Findings.of(rows).about("x", UTILITY)
+    assert (finding.reference is None) == (base is None)
+    assert f">{values['utility']}<" in (place / values["report"]).read_text()
+
+
+def test_base_needs_questions_and_weights(checkpoint, place, of_base):
+    alone = call(checkpoint, "--base", checkpoint)
+    nowhere = call(checkpoint, "--retain", of_base / "retain.jsonl", "--base", "nowhere")
+
+    assert (alone.exit_code, "--base" in alone.output) == (2, True)
+    assert (nowhere.exit_code, "nowhere" in nowhere.output) == (2, True)
+    assert not (place / "data/eval/mine").exists()
 
 
 def test_a_graded_scorer_with_a_threshold_says_what_a_leak_is(checkpoint, place):
