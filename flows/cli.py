@@ -23,6 +23,7 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "game": "game",
     "landscape": "landscape",
     "epsilon-star-simulation": "simulation",
+    "epsilon-star-text": "text_epsilon_star",
     "one-run-figures": "one_run_figures",
     "tofu-table-1": "tofu_table",
     "harry-potter-55": "harry_potter",

@@ -190,6 +190,31 @@ def simulation(
         print_table(*table(cells, runs, out))
 
 
+def text_epsilon_star(
+    root: Annotated[Path, typer.Option(help="The folder of the finished run.")] = Path("."),
+    keep: KeepFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compute Epsilon* of the language models of a finished `lethe run` as the paper defines it, and as Lethe does.
+
+    The paper: the negative logit, on the whole training set. Lethe: the mean negative log-likelihood, on the forget
+    set alone. The rows that no model trained on are the population of both.
+
+    Example: `lethe study epsilon-star-text`
+    """
+    from studies.text_epsilon_star import LEVEL, study, table
+
+    values = study(root, keep=keep)
+    if as_json:
+        print_json(values)
+        return
+    note = (
+        f"lower: each lower end holds by itself with probability {1 - LEVEL:g}. An estimate holds with none, and where "
+        "the Gaussian is rejected it says little."
+    )
+    print_table("Epsilon* of the models of this run", *table(values), [note])
+
+
 def one_run_figures(
     figures: Annotated[
         list[str] | None,
