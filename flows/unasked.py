@@ -9,13 +9,15 @@ import contextlib
 import dataclasses
 import importlib
 import io
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from flows import dvc_child, workspace
 from lethe.config.schema import Params
+from lethe.errors import LetheError
 
 if TYPE_CHECKING:
     from flows.workers import Workers
@@ -43,16 +45,43 @@ class Asked:
         return self.others.reproduce(stage, say)
 
     def _write(self, stage: str, say: Callable[[str, str], None]) -> workspace.Reproduced:
+        from dvc.exceptions import DvcException
+
+        if self.stopped:
+            return workspace.Reproduced("stopped")
         group, _, name = stage.partition("@")
-        printed = io.StringIO()
-        with ALONE, dvc_child.opened(workspace.PARAMS_COPY) as repo, repo.lock:
-            repo.scm_context.quiet = True
-            recorded = repo.stage.load_one(name=stage)
-            with contextlib.redirect_stdout(printed):
-                importlib.import_module(f"stages.{group}").run(self.params, Path("data"), name)
-            recorded.save()
-            recorded.commit()
-            recorded.dump(update_pipeline=False)
-        for line in printed.getvalue().splitlines():
+        try:
+            with ALONE, dvc_child.opened(workspace.PARAMS_COPY) as repo, repo.lock:
+                repo.scm_context.quiet = True
+                recorded = repo.stage.load_one(name=stage)
+                printed = _OfThisThread(sys.stdout)
+                with contextlib.redirect_stdout(printed):
+                    importlib.import_module(f"stages.{group}").run(self.params, Path("data"), name)
+                recorded.save()
+                recorded.commit()
+                recorded.dump(update_pipeline=False)
+        except (LetheError, DvcException, OSError) as error:
+            return workspace.Reproduced("failed", 1, " ".join(str(error).split()))
+        for line in printed.kept.getvalue().splitlines():
             say(stage, line)
         return workspace.Reproduced("ran")
+
+
+class _OfThisThread(io.TextIOBase):
+    """Takes the place of standard output: ``kept`` is what this thread writes, and what others write is passed on."""
+
+    def __init__(self, others: TextIO):
+        self.kept = io.StringIO()
+        self._others = others
+        self._thread = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() == self._thread:
+            return self.kept.write(text)
+        return self._others.write(text)
+
+    def flush(self) -> None:
+        self._others.flush()
+
+    def isatty(self) -> bool:
+        return self._others.isatty()

@@ -1,6 +1,7 @@
 """Stages whose section of params.yaml is null."""
 
 import shutil
+import threading
 
 import pytest
 import yaml
@@ -60,3 +61,46 @@ def test_a_stage_with_work_has_its_process(folder):
     ended = unasked.Asked(NoProcesses(), params).reproduce("metrics@base", print)
 
     assert ended.tail == "a process for metrics@base"
+
+
+def test_what_another_thread_prints_is_not_said_of_the_stage(folder, monkeypatch, capsys):
+    import stages.exact
+
+    def prints(params, root, name):
+        another = threading.Thread(target=print, args=["of another stage"])
+        another.start()
+        another.join()
+        print("of this one")
+        run(params, root, name)
+
+    run = stages.exact.run
+    monkeypatch.setattr(stages.exact, "run", prints)
+    lines = []
+
+    unasked.Asked(NoProcesses(), config.load()).reproduce(
+        "exact@base", lambda stage, line: lines.append(line)
+    )
+
+    assert lines[0] == "of this one"
+    assert "of another stage" in capsys.readouterr().out
+
+
+def test_a_stage_that_cannot_be_written_failed_and_says_why(folder, monkeypatch):
+    import stages.exact
+
+    def full(params, root, name):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stages.exact, "run", full)
+
+    ended = unasked.Asked(NoProcesses(), config.load()).reproduce("exact@base", print)
+
+    assert (ended.state, ended.status) == ("failed", 1)
+    assert "No space left" in ended.tail
+
+
+def test_nothing_is_written_after_a_signal(folder):
+    stopped = NoProcesses()
+    stopped.stopped = True
+
+    assert unasked.Asked(stopped, config.load()).reproduce("exact@base", print).state == "stopped"
