@@ -13,6 +13,7 @@ from lethe.cli.app import app
 from lethe.errors import MissingArtifact
 from lethe.io.files import write_jsonl
 from lethe.models import checkpoints
+from studies import text_epsilon_star
 from studies.text_epsilon_star import measure, negative_logit
 from tests.small import ROOT
 
@@ -89,3 +90,12 @@ def test_a_run_without_its_dataset_says_what_is_missing(finished):
 
     with pytest.raises(MissingArtifact, match="stage prepare"):
         measure(config.load(finished / "params.yaml"), finished)
+
+
+def test_with_the_paper_s_cut_no_estimate_exceeds_what_delta_allows():
+    members, population = np.linspace(-6, 0, 500), np.linspace(-1, 9, 100)
+    losses = text_epsilon_star.Losses(members, population)
+
+    uncut, cut = losses.audit(), losses.audit(cut=True)
+
+    assert cut.epsilon_star <= math.log((1 - cut.delta) / cut.delta) < uncut.epsilon_star
