@@ -33,10 +33,11 @@ BUSY_SECONDS = 20  # a stage ends within ten seconds of its signal (lethe.proces
 MD5 = "md5"  # the only hash that new DVC repositories use
 
 
-def opened(params: os.PathLike[str] | None = None) -> Repo:
+def opened(params: os.PathLike[str] | None = None, *, wait: bool = True) -> Repo:
     """Open the repository of this folder; it waits for other DVC processes and reads the run's copy of params.yaml.
 
-    ``params``: that copy, where the environment of this process does not name it.
+    ``params``: that copy, where the environment of this process does not name it. Without ``wait`` a lock that another
+    process has is a ``LockError`` within seconds.
     """
     from dvc.fs import LocalFileSystem
     from dvc.repo import Repo
@@ -47,7 +48,7 @@ def opened(params: os.PathLike[str] | None = None) -> Repo:
         def open(self, path: str | os.PathLike, mode: str = "r", **options: object) -> IO:
             return super().open(copy if os.path.abspath(path) == place else path, mode, **options)
 
-    return Repo(os.getcwd(), fs=Files() if copy else None, _wait_for_lock=True)
+    return Repo(os.getcwd(), fs=Files() if copy else None, _wait_for_lock=wait)
 
 
 def silence() -> None:

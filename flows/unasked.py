@@ -11,6 +11,7 @@ import importlib
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -45,26 +46,41 @@ class Asked:
         return self.others.reproduce(stage, say)
 
     def _write(self, stage: str, say: Callable[[str, str], None]) -> workspace.Reproduced:
+        """Another DVC command gets as long to end as for a stage with a process; a signal ends the waiting."""
         from dvc.exceptions import DvcException
+        from dvc.lock import LockError
 
-        if self.stopped:
-            return workspace.Reproduced("stopped")
+        until = time.monotonic() + dvc_child.BUSY_SECONDS
+        while not self.stopped:
+            try:
+                lines = self._written(stage)
+            except LockError:
+                if time.monotonic() > until:
+                    command = dvc_child.other_command(Path.cwd(), 0) or "another DVC command"
+                    tail = f"{command} works in this folder, and the stage needs its files"
+                    return workspace.Reproduced("failed", 1, tail)
+                time.sleep(0.5)
+                continue
+            except (LetheError, DvcException, OSError) as error:
+                return workspace.Reproduced("failed", 1, " ".join(str(error).split()))
+            for line in lines:
+                say(stage, line)
+            return workspace.Reproduced("ran")
+        return workspace.Reproduced("stopped")
+
+    def _written(self, stage: str) -> list[str]:
+        """Write and record one stage; return what it printed."""
         group, _, name = stage.partition("@")
-        try:
-            with ALONE, dvc_child.opened(workspace.PARAMS_COPY) as repo, repo.lock:
-                repo.scm_context.quiet = True
-                recorded = repo.stage.load_one(name=stage)
-                printed = _OfThisThread(sys.stdout)
-                with contextlib.redirect_stdout(printed):
-                    importlib.import_module(f"stages.{group}").run(self.params, Path("data"), name)
-                recorded.save()
-                recorded.commit()
-                recorded.dump(update_pipeline=False)
-        except (LetheError, DvcException, OSError) as error:
-            return workspace.Reproduced("failed", 1, " ".join(str(error).split()))
-        for line in printed.kept.getvalue().splitlines():
-            say(stage, line)
-        return workspace.Reproduced("ran")
+        with ALONE, dvc_child.opened(workspace.PARAMS_COPY, wait=False) as repo, repo.lock:
+            repo.scm_context.quiet = True
+            recorded = repo.stage.load_one(name=stage)
+            printed = _OfThisThread(sys.stdout)
+            with contextlib.redirect_stdout(printed):
+                importlib.import_module(f"stages.{group}").run(self.params, Path("data"), name)
+            recorded.save()
+            recorded.commit()
+            recorded.dump(update_pipeline=False)
+        return printed.kept.getvalue().splitlines()
 
 
 class _OfThisThread(io.TextIOBase):

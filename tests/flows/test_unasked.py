@@ -104,3 +104,32 @@ def test_nothing_is_written_after_a_signal(folder):
     stopped.stopped = True
 
     assert unasked.Asked(stopped, config.load()).reproduce("exact@base", print).state == "stopped"
+
+
+def test_another_command_that_holds_the_lock_is_waited_for_and_then_named(folder, monkeypatch):
+    from dvc.lock import LockError
+
+    def held(self, stage):
+        raise LockError("busy")
+
+    monkeypatch.setattr(unasked.Asked, "_written", held)
+    monkeypatch.setattr(unasked.dvc_child, "BUSY_SECONDS", 0.1)
+
+    ended = unasked.Asked(NoProcesses(), config.load()).reproduce("exact@base", print)
+
+    assert ended.state == "failed"
+    assert "works in this folder" in ended.tail
+
+
+def test_a_signal_ends_the_waiting_for_another_command(folder, monkeypatch):
+    from dvc.lock import LockError
+
+    processes = NoProcesses()
+
+    def held(self, stage):
+        processes.stopped = True
+        raise LockError("busy")
+
+    monkeypatch.setattr(unasked.Asked, "_written", held)
+
+    assert unasked.Asked(processes, config.load()).reproduce("exact@base", print).state == "stopped"
