@@ -123,8 +123,13 @@ def _blocks(path: Path, form: CsvForm) -> Iterator[bytes]:
 
 
 def _check_text(lines: bytes) -> None:
-    """Raises `Unusual` for a zero byte, a carriage return that ends no line, and a byte that is no UTF-8."""
+    """Raises `Unusual` for a zero byte, a carriage return that ends no line, and a byte that is no UTF-8.
+
+    So does a byte order mark at the start, which pyarrow drops from each block and other readers keep in the cell.
+    """
     if b"\0" in lines or lines.count(b"\r") != lines.count(b"\r\n"):
+        raise Unusual
+    if lines.startswith(BYTE_ORDER_MARK):
         raise Unusual
     if not lines.isascii():
         try:
@@ -191,8 +196,9 @@ class _Rows:
         types: dict[str, pa.DataType] = {score: pa.float64()}
         if self.has_samples:
             types["sample"] = pa.int64()
-        if types.keys() & self.texts.keys() or name in (*self.stating, *self.ending):
-            raise Unusual  # a column with two meanings
+        has_two_meanings = types.keys() & self.texts.keys() or name in (*self.stating, *self.ending)
+        if has_two_meanings or score == "sample":
+            raise Unusual
         if reads_texts:
             self.texts[score] = _Texts()
         types |= dict.fromkeys(self.texts, pa.dictionary(pa.int32(), pa.string()))

@@ -195,3 +195,33 @@ def test_what_is_unusual_is_left_to_the_reader_of_whole_tables(tmp_path, row):
     path = written(tmp_path, "prompt_id,score", "p,1", row)
 
     assert by_block(path) is None
+
+
+MARK = "\ufeff"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["finish_reason,score,prompt_id", f"{MARK},0,q", "stop,0,q"],
+        ["finish_reason,score,prompt_id", f"{MARK}stop,0,q", "stop,0,q"],
+        ["prompt_id,score", f"{MARK}q,0", "q,0"],
+        ["score,prompt_id", f"{MARK}1,q", "0,q"],
+        [f"{MARK}{MARK}finish_reason,prompt_id,score", "error,q,0", "stop,q,0"],
+    ],
+)
+def test_a_mark_within_the_text_is_left_to_the_reader_of_whole_tables(tmp_path, lines):
+    assert by_block(written(tmp_path, *lines)) is None
+
+
+def test_a_mark_at_the_start_of_a_later_block_is_left_to_it_too(tmp_path):
+    path = written(tmp_path, "score,prompt_id", *["0,q"] * 4, f"{MARK}1,q")
+
+    with patch.object(score_blocks, "BLOCK", 8):
+        assert by_block(path) is None
+
+
+def test_the_number_of_a_sample_as_score_is_left_to_it(tmp_path):
+    path = written(tmp_path, "prompt_id,sample,score,finish_reason", "q,0,1,error", "q,1,0,stop")
+
+    assert score_blocks.read_score_rows(path, "prompt_id", "sample", ["sample"]) is None
