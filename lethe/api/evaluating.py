@@ -512,7 +512,7 @@ def evaluate(
         answers have; a server's own field for thinking is always read]
     tau : The tolerance of the verdict: a question may leak with at most this probability. [default: 0.01,
         or 0.1 of the mean score if no question has keywords]
-    skip_too_long : Leave out questions that the model's context cannot hold.
+    skip_too_long : Leave out questions that the context of the model, or of Base, cannot hold.
     language : A language of prompts (YAML): each draw is a random prompt and its answer together.
     calibration : Answers with `label` (a person's, 1 for a leak) and `verdict` (keyword leak's): the bounds of true leaks
         include the keyword's error.
@@ -584,10 +584,10 @@ def evaluate(
         twin_scores=tuple(twin_scores),  # type: ignore[arg-type]  # another word is refused
         judge=judging,
     )
-    needed = "left out without retain, whose questions Base answers"
-    check(base is None or retain is not None, "base", base, needed)
     forget = rows_of(data, "data")
     others = None if retain is None else rows_of(retain, "retain", "retain-")
+    needed = "left out without questions in retain, which Base answers"
+    check(base is None or others, "base", base, needed)
     splits = step.checked(forget, others, file_of(data, "data"))
     served = {
         "endpoint": endpoint,
@@ -603,9 +603,11 @@ def evaluate(
     before = None
     if base is not None:
         before = folder_of(base)
-        Model.of(before)  # an unusable one is refused before any answer is drawn
+        Model.of(before)  # an unusable one is refused before paraphrases are paid for
     if name is None:
         name = name_of(source)
+    another = "another name (--name): Base is called so beside the model"
+    check(base is None or name != step.BASE, "name", name, another)
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(folder or temporary)
         scratch = root / "answers"

@@ -191,12 +191,12 @@ def evaluate(
         params = _parted(params, source)
     _check_draws(params)
     _check_files(settings, name, splits["forget"], params)
-    splits, skipped = _fitting(source, splits, params.sample, settings.skip_too_long)
+    splits, skipped = _fitting_both(source, base, splits, params.sample, settings.skip_too_long)
     _warn(splits["forget"], params)
     params = _within(settings.memory, params, source, splits)
     with _place(root, scratch):
         if not isinstance(source, InMemory):
-            write_json(root / EVALUATED, _about(source, params))
+            write_json(root / EVALUATED, _about(source, params, base))
         write_splits(splits, named, root / "dataset")
         attempt = tries.Try(1, params.metrics.alpha)
         process = None
@@ -269,13 +269,13 @@ def _base(
 ) -> RunModel | None:
     """Base with its answers to the retain questions, drawn and scored in ``root`` as those of the model; None without Base.
 
-    It gets one answer to each forget question, of which nothing is said.
+    It gets one answer to each forget question as it is worded, of which nothing is said.
     """
     if base is None:
         return None
     write_splits(splits, BASE, root / "dataset")
     entry = ModelEntry(path=str(base))
-    drawing = params.sample.model_copy(update={"stop": "fixed", "n": 1})
+    drawing = params.sample.model_copy(update={"stop": "fixed", "n": 1, "language": None})
     likelihood.run(BASE, drawing, entry, root)
     sample.run(BASE, drawing, entry, root, scratch=scratch / BASE, parts=params.score.parts)
     score.run(BASE, params.score, root, verdicts=scratch / VERDICTS, warned=splits)
@@ -532,9 +532,11 @@ def _place(root: Path, scratch: Path) -> Iterator[None]:
         raise
 
 
-def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, object]:
-    """The model folder, the content of the prompt template (or the word "chat"), the kernels of the processor, and how
-    answers are scored.
+def _about(
+    source: Path | Endpoint, params: EvaluationParams, base: Path | None
+) -> dict[str, object]:
+    """The model folder, that of Base and the digest of its weights and tokenizer, the content of the prompt template (or the
+    word "chat"), the kernels of the processor, and how answers are scored.
     """
     place = str(source) if isinstance(source, Endpoint) else str(source.resolve())
     score = params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
@@ -543,6 +545,7 @@ def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, objec
     return {
         "schema": SCHEMA_VERSION,
         "model": place,
+        "base": None if base is None else {"path": str(base.resolve()), "digest": content(base)},
         "prompt": _prompt_text(params.sample.prompt),
         "kernels": None if isinstance(source, Endpoint) else kernels_in_use(),
         "score": score,
@@ -595,20 +598,40 @@ def _check_files(
         read_labels(place)
 
 
-def _fitting(
-    source: Origin, splits: Mapping[str, list[Row]], sample: SampleSettings, skip: bool
+def _fitting_both(
+    source: Origin,
+    base: Path | None,
+    splits: Mapping[str, list[Row]],
+    sample: SampleSettings,
+    skip: bool,
 ) -> tuple[dict[str, list[Row]], tuple[str, ...]]:
-    """The rows whose prompts the model's context holds, and the ids of the others; without ``skip`` these are refused.
+    """The rows whose prompts the contexts of the model and of Base hold, and the ids of the others, as of `_fitting`."""
+    asked, skipped = _fitting(source, splits, sample, skip)
+    if base is None:
+        return asked, skipped
+    asked, long_for_base = _fitting(base, asked, sample, skip, holder="Base")
+    return asked, skipped + long_for_base
 
-    An unusable model, and answers that the context cannot hold, are refused here too, before anything is written.
+
+def _fitting(
+    source: Origin,
+    splits: Mapping[str, list[Row]],
+    sample: SampleSettings,
+    skip: bool,
+    holder: str = "the model",
+) -> tuple[dict[str, list[Row]], tuple[str, ...]]:
+    """The rows whose prompts the context of ``source`` holds, and the ids of the others; without ``skip`` these are refused.
+
+    An unusable model or prompt, and answers that the context cannot hold, are refused here too, before anything is written;
+    the ``holder`` of the context is what errors call the source.
     """
     if isinstance(source, Endpoint):
         return dict(splits), ()
     described = Model.of(source)
+    encoder = Encoder(described.tokenizer, sample.prompt)
     context = described.context
     if context is None:
         return dict(splits), ()
-    encoder = Encoder(described.tokenizer, sample.prompt)
     asked: dict[str, list[Row]] = {}
     long: dict[str, int] = {}  # tokens of the questions that the context cannot hold
     least: _Room | None = None
@@ -631,22 +654,28 @@ def _fitting(
         if len(long) > 1:
             more = f" and {len(long) - 1} more"
         raise BadInput(
-            f"Question {first!r}{more}: got {long[first]} tokens, the model's context is {context}. Shorten the text, "
+            f"Question {first!r}{more}: got {long[first]} tokens, {holder}'s context is {context}. Shorten the text, "
             "or leave such questions out (--skip-too-long)."
         )
-    if not asked["forget"] or least is None:
-        raise BadInput(
-            f"Every forget question has more tokens than the model's context of {context}: none is left."
-        )
+    _check_some_left(splits, asked, f"{holder}'s context of {context}")
     if long:
-        tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
-    if least.answer < sample.longest:
+        tell(f"Left out as too long for {holder}: {', '.join(map(repr, long))}.")
+    if least is not None and least.answer < sample.longest:
         legal = (
-            f"at most {least.answer}: the model's context is {context} tokens and question {least.question!r} has "
+            f"at most {least.answer}: {holder}'s context is {context} tokens and question {least.question!r} has "
             f"{least.tokens}"
         )
         raise BadValue("max_new_tokens", sample.longest, legal)
     return asked, tuple(long)
+
+
+def _check_some_left(
+    splits: Mapping[str, list[Row]], asked: Mapping[str, list[Row]], context: str
+) -> None:
+    """Raises a sentence where a split has questions, and none of them is ``asked``."""
+    for split, rows in splits.items():
+        if rows and not asked[split]:
+            raise BadInput(f"Every {split} question has more tokens than {context}: none is left.")
 
 
 class _Room(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lethe.comparison.sides import read_side
+from lethe.io.artifacts import read_split
 from lethe.io.files import plain, write_jsonl
 from lethe.models import checkpoints
 from lethe.results.licence import Source
@@ -20,6 +21,7 @@ from lethe.statistics.bounds import possible
 from lethe.verdict.finding import UTILITY, Findings
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
+from tests.lethe.sampling.fault_server import FaultServer
 from tests.lethe.small_checkpoint import ROWS, small_model
 
 
@@ -43,7 +45,7 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     assert "Who is Ada?" in (place / values["report"]).read_text()
     assert values["forgetting"] in ("leaks", "forgot", "open")
     assert (values["utility"], values["tau"]) == ("open", 0.01)
-    assert "utility not measured (give --retain and --base)" in values["verdict"]
+    assert "(give --retain and --base)" in values["verdict"]
     rows = read_rows(place / "data/eval/x/results/metrics/x.parquet")
     numbers = Numbers([row for row in rows if row.scope == "model"])
     assert plain(numbers.values).items() <= values.items()
@@ -125,6 +127,85 @@ def test_base_needs_questions_and_weights(checkpoint, place, of_base):
     assert (alone.exit_code, "--base" in alone.output) == (2, True)
     assert (nowhere.exit_code, "nowhere" in nowhere.output) == (2, True)
     assert not (place / "data/eval/mine").exists()
+
+
+SERVED = ("m", "--prompt", "{question}", "--base", "short", "--retain", "long.jsonl", "--endpoint")
+
+
+@pytest.fixture
+def short(place) -> Path:
+    """A Base with a context of 40 tokens and no chat template, and a retain question that it cannot hold."""
+    checkpoints.save(place / "short", *small_model(["sea"], context=40))
+    rows = [
+        {"id": "long", "question": "long " * 60, "answer": "sea"},
+        {"id": "brief", "question": "Sea?", "answer": "sea"},
+    ]
+    write_jsonl(place / "long.jsonl", rows)
+    return place / "short"
+
+
+def test_a_base_that_cannot_be_asked_is_refused_before_any_request(place, short):
+    with FaultServer() as server:
+        without_template = refused(*SERVED, server.url, "--prompt", "chat")
+        too_long = refused(*SERVED, server.url)
+
+    assert "has no chat template" in without_template
+    assert "'long': got " in too_long
+    assert "Base's context is 40. " in too_long
+    assert server.bodies == []
+    assert not (place / "data/eval/m").exists()
+
+
+def test_questions_that_base_cannot_hold_are_left_out_of_both(place, short):
+    with FaultServer() as server:
+        values = result(*SERVED, server.url, "--skip-too-long")
+
+    assert values["skipped"] == ["long"]
+    asked = {row["question"] for row in read_split("retain", place / "data/eval/m/dataset")}
+    assert asked == {"Sea?"}
+
+
+def test_retain_questions_that_base_cannot_hold_at_all_are_refused(place, short):
+    write_jsonl(place / "long.jsonl", [{"question": "long " * 60, "answer": "sea"}])
+
+    with FaultServer() as server:
+        done = refused(*SERVED, server.url, "--skip-too-long")
+
+    assert "Every retain question" in done
+    assert "than Base's context of" in done
+
+
+def test_base_is_not_asked_in_the_language_of_prompts(place, short):
+    (place / "words.yaml").write_text(f"system:\n  - {'word ' * 60}\n")
+
+    with FaultServer() as server:
+        result(*SERVED, server.url, "--skip-too-long", "--language", "words.yaml")
+
+    assert any("word word" in str(body) for body in server.bodies)
+
+
+@pytest.mark.parametrize("name", [(), ("--name", "base")])
+def test_a_model_cannot_have_the_name_of_base(place, of_base, name):
+    done = refused(
+        of_base / "base", "--retain", of_base / "retain.jsonl", "--base", of_base / "other", *name
+    )
+
+    assert "--name" in done
+    assert not (place / "data/eval/base").exists()
+
+
+def test_the_record_names_base_and_what_it_holds(place, of_base):
+    options = (*DRAWN, "--retain", of_base / "retain.jsonl")
+    records = []
+    for base in ([], ["--base", of_base / "base"], ["--base", of_base / "other"]):
+        result(of_base / "other", *options, *base)
+        records.append(json.loads((place / "data/eval/x/evaluated.json").read_text())["base"])
+
+    nothing, first, second = records
+    assert nothing is None
+    assert first["path"] == str((of_base / "base").resolve())
+    assert first["digest"] == checkpoints.content(of_base / "base")
+    assert first["digest"] != second["digest"]
 
 
 def test_a_graded_scorer_with_a_threshold_says_what_a_leak_is(checkpoint, place):
