@@ -287,14 +287,15 @@ class Overview:
 
 
 class Reproducing:
-    """Processes that take a moment for each stage and are stopped while ``last`` runs."""
+    """Processes that take a moment for each stage and are stopped while the stage of number ``last`` runs."""
 
-    def __init__(self, last: str = ""):
-        self.last, self.stopped = last, False
+    def __init__(self, last: int = 0):
+        self.last, self.started, self.stopped = last, 0, False
 
     def reproduce(self, name, say):
+        self.started += 1
         time.sleep(0.05)
-        self.stopped = self.stopped or name == self.last
+        self.stopped = self.stopped or self.started == self.last
         return workspace.Reproduced("ran")
 
 
@@ -342,7 +343,7 @@ def test_as_many_stages_run_at_once_as_are_allowed(threads, jobs):
 def test_a_stage_that_waited_for_a_place_does_not_start_after_a_stop(threads):
     stages, overview = wide(5), Overview()
 
-    pipeline.run_stages(stages, 1, overview, Reproducing(last="s1"))
+    pipeline.run_stages(stages, 1, overview, Reproducing(last=3))
 
     assert sorted(stage.end for stage in stages) == ["not started"] * 3 + ["ran"] * 3
 
