@@ -282,7 +282,11 @@ def findings(run: Run) -> Claims:
 def _questions(run: Run) -> Iterator[_Question]:
     """The claims that can be asked of a run, in the order of the page; some have no pair of models."""
     metrics = run.params.metrics
-    beside_base = _against(run.role("base"), run.subjects)
+    base = run.role("base")
+    beside_base = _against(base, run.subjects)
+    asked_base = base  # Base of an evaluation answers what is to be kept alone
+    if base is not None and "forget" not in base.answers:
+        asked_base = None
     beside_retrain = _against(run.role("retrain"), run.subjects)
     entropy = matched_pairs(run)
     adaptive = adaptive_pairs(run)
@@ -292,7 +296,7 @@ def _questions(run: Run) -> Iterator[_Question]:
     title = MORE_THAN_RETRAIN
     yield _Question("more_than_retrain", title, leak, "higher", beside_retrain)
     title = "Unlearning lowered the leakage of Base"
-    yield _Question("less_than_base", title, leak, "lower", beside_base)
+    yield _Question("less_than_base", title, leak, "lower", _against(asked_base, run.subjects))
     title = "Entropy optimisation narrows the leakage, against its matched control"
     yield _Question("entropy_narrows", title, width, "lower", entropy)
     title = "Entropy optimisation lowers the mean leakage, likewise"

@@ -135,7 +135,8 @@ class _Deciding:
     def _sentence(self, model: RunModel, verdict: Verdict, aspect: Aspect) -> str:
         utility = None
         if aspect.word != "reference":
-            utility = aspect.described(isinstance(self.run.params, Params))
+            is_staged = isinstance(self.run.params, Params)
+            utility = aspect.described(is_staged, is_refused=bool(model.refused))
         words = self.run.words.verdict
         return sentence(verdict, model.name, utility=utility, judge=self._judge, words=words)
 

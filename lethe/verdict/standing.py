@@ -56,10 +56,16 @@ class Aspect:
     def tone(self) -> Tone:
         return TONE[self.word]
 
-    def described(self, is_staged: bool) -> str:
-        """The word as a sentence has it: an open one with what is missing, if that is why; ``is_staged``: in a pipeline."""
+    def described(self, is_staged: bool, is_refused: bool = False) -> str:
+        """The word as a sentence has it: an open one with what is missing, if that is why.
+
+        ``is_staged``: in a pipeline, where no option gives it; ``is_refused``: nothing is claimed of the model's answers, so
+        that its utility is not measured whatever was given.
+        """
         if self.interval is None:
-            return "not measured" if is_staged else "not measured (give --retain and --base)"
+            if is_staged or is_refused:
+                return "not measured"
+            return "not measured (give --retain and --base)"
         if self.word == "open" and self.reference is None:
             return "open (no earlier model to compare with)" if is_staged else "open (give --base)"
         return self.word

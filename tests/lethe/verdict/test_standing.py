@@ -15,6 +15,7 @@ from lethe.statistics.bound import Bound, Covers, Interval
 from lethe.verdict import deciding
 from lethe.verdict.claims import hidden
 from lethe.verdict.rules import decide
+from lethe.verdict.standing import Aspect
 from tests.cases import cases
 from tests.lethe.verdict.deciding import (
     ALPHA,
@@ -480,3 +481,17 @@ def greedy(item, leaks):
 )
 def test_a_verdict_alone_is_no_hidden_leak_where_the_judge_errs(parts, counted):
     assert hidden(model("mine", *parts)) == (counted, 1)
+
+
+@pytest.mark.parametrize(
+    ("is_staged", "is_refused", "said"),
+    [
+        (False, False, "not measured (give --retain and --base)"),
+        (False, True, "not measured"),
+        (True, False, "not measured"),
+    ],
+)
+def test_a_utility_without_numbers_names_an_option_only_where_it_would_help(
+    is_staged, is_refused, said
+):
+    assert Aspect("open").described(is_staged, is_refused) == said
