@@ -109,9 +109,9 @@ ABOVE = "above"  # the 0/1 scorer made of a graded one
 class Evaluated:
     """What an evaluation found: the words and the sentence of the verdict, and the numbers that it rests on.
 
-    ``skipped`` are the questions that the model's context cannot hold; where there is a reason in ``refused``, nothing is
-    claimed; ``attempt`` is which set of draws of this model on these questions this is, and ``process`` everything that was
-    ever drawn of them, None where the folder ends with this call or the model is in memory.
+    ``skipped`` are the questions that the context of the model, or of Base, cannot hold; where there is a reason in
+    ``refused``, nothing is claimed; ``attempt`` is which set of draws of this model on these questions this is, and
+    ``process`` everything that was ever drawn of them, None where the folder ends with this call or the model is in memory.
     ``stop`` says whether the draws went on until the word was certain; all numbers but the word rest on the ``first`` answers
     to each question, and ``drawn`` says how many the word rests on.
     """
