@@ -30,9 +30,17 @@ ROUNDING = 0.01  # by which a log-probability may exceed 0
 LEAST = -1e4  # of a log-probability, so that sums stay finite: servers write -9999 or the least float for an impossible token
 NO_NAME = "(no name)"
 NOT_JOINED = "tokens that do not join to the text sent"
+CONTINUES = re.compile(
+    r"[\w.,+-]\Z"
+)  # an end after which a letter or digit stands within a word or number
 SURROGATES = re.compile("[\ud800-\udfff]")
 CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"}
 Checked = TypeVar("Checked", bound=BaseModel)
+
+
+def named(model: str, fingerprint: str | None) -> str:
+    """A model by the name that a server gives it, and by its fingerprint where the server states one."""
+    return f"{model} ({fingerprint})" if fingerprint else model
 
 
 class BadReply(Exception):
@@ -239,9 +247,12 @@ class Usage(ReplyPart):
     completion_tokens: Tokens | None = None
 
 
-class Reply(ReplyPart):
+class NamedReply(ReplyPart):
     model: ShortName = NO_NAME
     system_fingerprint: ShortName | None = None
+
+
+class Reply(NamedReply):
     usage: Usage | None = None
 
     @field_validator("choices", check_fields=False)
@@ -261,7 +272,7 @@ class PlainReply(Reply):
     choices: list[PlainChoice]
 
 
-class EchoReply(ReplyPart):
+class EchoReply(NamedReply):
     """A prompt that a completions server repeats."""
 
     choices: Annotated[list[EchoChoice], Field(min_length=1, max_length=1)]
@@ -270,7 +281,7 @@ class EchoReply(ReplyPart):
         return self.choices[0].logprobs.after(prompt, answer)
 
 
-class ChatEchoReply(ReplyPart):
+class ChatEchoReply(NamedReply):
     """The tokens of a whole chat, as vLLM states them: one entry a token, and none of the first."""
 
     prompt_logprobs: list[Annotated[dict[str, PromptToken], Field(max_length=1)] | None]
@@ -278,7 +289,10 @@ class ChatEchoReply(ReplyPart):
     def after(self, prompt: str, answer: str) -> list[float]:
         """The log-probabilities of the tokens at the end that hold some of ``answer``; ``prompt`` is in the chat's template.
 
-        Raises `BadReply` if the tokens do not end with the answer, or one of its tokens has no number.
+        Raises
+        ------
+        BadReply
+            If the tokens do not hold the prompt and end with the whole answer, or one of its tokens has no number.
         """
         told: list[PromptToken | None] = []
         for entry in self.prompt_logprobs:
@@ -288,6 +302,11 @@ class ChatEchoReply(ReplyPart):
         if not joined.endswith(answer):
             raise BadReply(NOT_JOINED)
         begin = len(joined) - len(answer)
+        before = joined[:begin]
+        if prompt.strip() not in before:
+            raise BadReply(NOT_JOINED)
+        if answer[:1].isalnum() and CONTINUES.search(before):
+            raise BadReply(NOT_JOINED)
 
         values: list[float | None] = []
         place = 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from lethe.config.measuring import Endpoint
 from lethe.io.files import Json
 from lethe.models.endpoint_client import CHARACTERS, Client, Failed, run
-from lethe.models.endpoint_reply import BadReply, ChatEchoReply, EchoReply, read
+from lethe.models.endpoint_reply import BadReply, ChatEchoReply, EchoReply, named, read
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,14 @@ class GivenText:
 
 @dataclass(frozen=True)
 class StatedText:
-    """The sum of the log-probabilities of an answer's tokens in nats, without its end; or why it is ``missing``."""
+    """The sum of the log-probabilities of an answer's tokens in nats, without its end, and the ``model`` that the server
+    named; or why it is ``missing``, and whether a reply ``came``, for which the server may charge."""
 
     nats: float = -math.inf
     tokens: int = 0
     missing: str = ""
+    model: str = ""
+    came: bool = True
 
 
 def stated_texts(server: Endpoint, chat: bool, texts: Sequence[GivenText]) -> list[StatedText]:
@@ -81,7 +84,12 @@ async def _stated(client: Client, text: GivenText) -> StatedText:
     try:
         sent = client.post(address, body)
         content = await client.received(sent, f"that for an answer to question {text.name!r}")
-        values = read(kind, content).after(text.prompt, text.answer)
-    except (Failed, BadReply) as failure:
-        return StatedText(missing=str(failure))
-    return StatedText(math.fsum(values), len(values))
+        reply = read(kind, content)
+        values = reply.after(text.prompt, text.answer)
+    except Failed as failure:
+        return StatedText(missing=str(failure), came=failure.answered)
+    except BadReply as wrong:
+        return StatedText(missing=str(wrong))
+    return StatedText(
+        math.fsum(values), len(values), model=named(reply.model, reply.system_fingerprint)
+    )

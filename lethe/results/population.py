@@ -38,7 +38,7 @@ class Tried:
     leaks: tuple[str, ...] = ()  # questions that are proved to be above the tolerance
     worst: str | None = None  # the question with the largest upper end
     worst_upper: float = 1.0
-    certain: int = 0  # questions that certain ends decide, which nobody drew answers to
+    certain: int = 0  # questions that certain ends decide, and answers had not before
     trace_p: float | None = None  # None: no secret was drawn among twins, or an attack learned all
     reason: str = ""  # why an attack is open that could not be asked
 

@@ -2,7 +2,7 @@
 
     trace           the ranks of the true candidates are refuted as uniform at the model's level;
     no trace found  they are not, the controls hold, and a model that knows a small share of the secrets would be found;
-    open            they are not, and the test is too weak for *no trace found*;
+    open            they are not, and the test is too weak for *no trace found*, or a server named several models;
     none            a control rejects.
 
 The models under test share alpha evenly: a false *trace* of any of them has probability at most alpha. *No trace
@@ -44,6 +44,10 @@ NATIVE = (
 )
 SAMPLE = "these secrets are a random sample of secrets like them"
 PURE = "epsilon-differential privacy (pure) of replacing a secret's draw, and drawn candidates"
+TESTED_BEFORE = (
+    "an earlier test of these secrets read log-probabilities, of which this server states none now"
+)
+MOST_NAMES = 3  # of models, in a sentence
 LOOK = 1  # a model's test is read once; other scores are a new test with its own alpha
 MOST_SECRETS = 1 << 16  # of a plan for a test that is too weak
 MORE_CANDIDATES = (5, 10, 20, 50, 100, 1000)
@@ -122,11 +126,16 @@ class Design:
 
 @dataclass(frozen=True)
 class StatedBy:
-    """The server that stated the scores, how many are ``missing`` by kind, and how many secrets that left out."""
+    """The server that stated the scores, how many are ``missing`` by kind, and how many secrets have none and are left out.
+
+    ``partly`` names the tested secrets with a missing candidate, ``names`` the models that the server says it is.
+    """
 
     server: str
     missing: Mapping[str, int]
     left_out: int
+    partly: Sequence[str] = ()
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +145,8 @@ class Trace:
     ``alpha`` is shared by ``models`` models under test; ends of shares and of epsilon fail with ``alpha`` each. ``secrets``
     names each secret, in the order of the ranks. ``controls`` are models that cannot know; ``lift`` needs scores in nats.
     ``test`` is by the score of the whole answer, and ``by_scores`` has the tests by the further declared scores. Of
-    ``basis`` *sampled*, the score is how many sampled answers state a candidate. ``stated_by`` is None without a server.
+    ``basis`` *sampled*, the score is how many sampled answers state a candidate. ``stated_by`` is None without a server;
+    ``answered_by`` names the models that gave the server's answers.
     """
 
     test: TwinTest
@@ -151,6 +161,7 @@ class Trace:
     by_scores: tuple[ByScore, ...] = ()
     basis: Basis = "given answers"
     stated_by: StatedBy | None = None
+    answered_by: tuple[str, ...] = ()
 
     @property
     def level(self) -> float:
@@ -175,8 +186,35 @@ class Trace:
 
     @cached_property
     def smallest_known(self) -> int | None:
-        """How few secrets, ranked first for certain, would be found; None where even all would not be."""
-        return twins.smallest_known(self.test.candidates, self.level, self.settings.power)
+        """How few secrets, ranked first for certain, would be found; None where even all would not be.
+
+        Those with a missing score may be among the known ones, and then nothing finds them: each raises the number.
+        """
+        read: list[int] = []
+        unread: list[int] = []
+        for secret, k in zip(self.secrets, self.test.candidates, strict=True):
+            sizes = unread if self.by_server and secret in self.by_server.partly else read
+            sizes.append(k)
+        power = self.settings.power
+        known = twins.smallest_known(read, self.level, power, unread)
+        return None if known is None else known + self.drawn - len(self.secrets)
+
+    @property
+    def by_server(self) -> StatedBy | None:
+        """The server whose log-probabilities are the scores; None for weights, and for counts."""
+        return None if self.basis == COUNTED else self.stated_by
+
+    @property
+    def drawn(self) -> int:
+        """How many secrets were drawn, with those that a server's missing scores left out."""
+        return len(self.secrets) + (self.by_server.left_out if self.by_server else 0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models that the server says it is, of its log-probabilities and of its answers."""
+        if self.by_server is None:
+            return ()
+        return tuple(dict.fromkeys([*self.by_server.names, *self.answered_by]))
 
     @property
     def word(self) -> Word:
@@ -185,7 +223,7 @@ class Trace:
             return "none"
         if self.test.p <= self.level or self.deciding:
             return "trace"
-        if self._is_enough(self.smallest_known, len(self.secrets)):
+        if len(self.names) < 2 and self._is_enough(self.smallest_known, self.drawn):
             return "no trace found"
         return "open"
 
@@ -215,12 +253,26 @@ class Trace:
         return math.fsum(1 / k for k in self.test.candidates)
 
     def sentence(self, name: str = "This model") -> str:
-        """The word with its evidence, in one sentence or two, and the secrets that a server's answers left out."""
-        if self.stated_by is None or not self.stated_by.missing:
-            return self._sentence(name)
-        kinds = ", ".join(f"{kind} ({number})" for kind, number in self.stated_by.missing.items())
-        left_out = plural(self.stated_by.left_out, "secret")
-        return f"{self._sentence(name)} Left out: {left_out} without the server's log-probabilities: {kinds}."
+        """The word with its evidence, in one sentence or two, and what a server did not state."""
+        said = [self._sentence(name)]
+        if self.stated_by is not None and self.stated_by.missing:
+            kinds = [f"{kind} ({number})" for kind, number in self.stated_by.missing.items()]
+            said.append(f"Candidates without the server's log-probabilities: {', '.join(kinds)}.")
+        if self.by_server and self.by_server.partly:
+            said.append(f"They rank last, in {plural(len(self.by_server.partly), 'secret')}.")
+        if self.by_server and self.by_server.left_out:
+            left_out = plural(self.by_server.left_out, "secret")
+            said.append(f"Left out: {left_out} without any.")
+        if len(self.names) > 1:
+            said.append(f"The server says that it is {self._named}.")
+        return " ".join(said)
+
+    @property
+    def _named(self) -> str:
+        shown = list(self.names[:MOST_NAMES])
+        if len(self.names) > MOST_NAMES:
+            shown.append(plural(len(self.names) - MOST_NAMES, "other name"))
+        return " and ".join(shown)
 
     def _sentence(self, name: str) -> str:
         failed = self.failed_control
@@ -242,10 +294,12 @@ class Trace:
                 f"{self._by} (p {p}, level {self.level:.3g}); of {m}, {self.first} are first and {self.last} last, "
                 f"by chance {self.by_chance:.3g}."
             )
+        if self.word == "open" and len(self.names) > 1:
+            return f"{name}: open: p {p}, but not of one model, by the server's own word."
         if self.word == "open":
             return f"{name}: open: p {p}, but the test is too weak to say that no trace was found. {self._plan()}"
         knew = "said" if self._by_counts else "known"
-        found = f"had it {knew} {self.smallest_known} of the {plural(m, 'secret')}"
+        found = f"had it {knew} {self.smallest_known} of the {plural(self.drawn, 'secret')}"
         if self.lift and math.isfinite(self.lift.up):
             found += f", or preferred each by {_nats(self.lift.up)} nats"
         if self._by_counts:
@@ -265,13 +319,15 @@ class Trace:
     @property
     def _by(self) -> str:
         """Said with a word that rests on what a server gives."""
-        if self.stated_by is not None:
+        if self.by_server is not None:
             return " by the log-probabilities that its server states"
         return self._by_counts
 
     def _plan(self) -> str:
         """What would make the test strong enough."""
-        m, k = len(self.secrets), min(self.test.candidates)
+        m, k = self.drawn, min(self.test.candidates)
+        if self._would_do(m, k):
+            return f"Enough are the {plural(m, 'secret')} with every log-probability."
         enough = self._enough_secrets(m, k)
         plans = []
         if enough is not None:
@@ -397,9 +453,11 @@ def word_rows(model: str, trace: Trace) -> list[Result]:
         "design": vars(trace.design),
         "by_scores": [vars(by_score) for by_score in trace.by_scores],
     }
+    if trace.answered_by:
+        facts["answered_by"] = list(trace.answered_by)
     add = partial(rows.add, "model", basis=trace.basis)
     add("trace", evidence=facts, text=trace.word)
-    add("smallest_known", estimate=trace.smallest_known, n=len(trace.secrets))
+    add("smallest_known", estimate=trace.smallest_known, n=trace.drawn)
     for by_score in trace.by_scores:
         add("trace_score_p", estimate=by_score.p, item=by_score.score)
     if trace.lift:
@@ -409,10 +467,13 @@ def word_rows(model: str, trace: Trace) -> list[Result]:
     return rows.rows
 
 
-def refused_rows(model: str, reason: str) -> list[Result]:
-    """The row of a model that could not be tested."""
+def refused_rows(model: str, reason: str, stated_by: StatedBy | None = None) -> list[Result]:
+    """The row of a model that could not be tested, with the server that stated none of its scores."""
     rows = Rows(model)
-    rows.add("model", "trace_p", GIVEN, evidence={"refused": reason})
+    evidence: dict[str, Json] = {"refused": reason}
+    if stated_by is not None:
+        evidence["stated_by"] = vars(stated_by)
+    rows.add("model", "trace_p", GIVEN, evidence=evidence)
     return rows.rows
 
 
@@ -497,6 +558,7 @@ def trace_of(numbers: Numbers) -> Trace | None:
         by_scores=tuple(ByScore(**by_score) for by_score in facts["by_scores"]),
         basis=basis,
         stated_by=stated_by(numbers),
+        answered_by=tuple(facts.get("answered_by", ())),
     )
 
 
@@ -574,8 +636,12 @@ def document(rows: Sequence[Result]) -> dict[str, Json]:
     if trace.by_scores:
         by_scores["scores"] = [vars(by_score) for by_score in trace.by_scores]
     served: dict[str, Json] = {}
+    if trace.by_server is not None:
+        served["access"] = "log-probabilities"
     if trace.stated_by is not None:
-        served = {"access": "log-probabilities", "stated_by": vars(trace.stated_by)}
+        served["stated_by"] = vars(trace.stated_by)
+    if trace.answered_by:
+        served["answered_by"] = list(trace.answered_by)
     return {
         "word": trace.word,
         "direction": test.direction,

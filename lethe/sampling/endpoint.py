@@ -28,7 +28,7 @@ from lethe.models.endpoint_client import (
     ServerGone,
     run,
 )
-from lethe.models.endpoint_reply import cleaned_within
+from lethe.models.endpoint_reply import cleaned_within, named
 from lethe.progress import progress
 from lethe.sampling.answer import Answers
 from lethe.sampling.endpoint_probes import (
@@ -385,6 +385,7 @@ class EndpointEngine:
         return {
             "endpoint": self.endpoint.endpoint,
             "model": self.endpoint.name,
+            "names": [named(*model) for model in models],
             "chat": self.chat,
             "first": time_of(min(times, default=0.0)),
             "last": time_of(max(times, default=0.0)),

@@ -13,6 +13,7 @@ from lethe.config.measuring import Endpoint
 from lethe.errors import LetheError, plural
 from lethe.io.answer_ends import ASKED_AGAIN
 from lethe.models.endpoint_client import Ask, Client, Failed, ServedAnswer
+from lethe.models.endpoint_reply import named
 from lethe.sampling.drift import LEVEL as NO_CHANGE
 from lethe.sampling.drift import p_value_of_no_change, p_value_of_one_mean
 
@@ -306,9 +307,7 @@ def _seed(seeded: Sequence[Sequence[ServedAnswer]], differs: bool) -> Probe:
 
 def identity(models: Mapping[tuple[str, str | None], int]) -> Probe:
     """Whether the server gives one name and fingerprint with all answers; ``models`` are those that it gave."""
-    names = []
-    for model, fingerprint in models:
-        names.append(f"{model} ({fingerprint})" if fingerprint else model)
+    names = [named(*model) for model in models]
     shown = names[:MOST_NAMES]
     if len(names) > MOST_NAMES:
         shown.append(plural(len(names) - MOST_NAMES, "other name"))

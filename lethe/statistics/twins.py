@@ -345,17 +345,23 @@ def rank_band(m: int, k: int, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     return binom.ppf(level, m, shares).astype(int), binom.isf(level, m, shares).astype(int)
 
 
-def smallest_known(candidates: Sequence[int], alpha: float, power: float = 0.95) -> int | None:
+def smallest_known(
+    candidates: Sequence[int], alpha: float, power: float = 0.95, unread: Sequence[int] = ()
+) -> int | None:
     """Return how few secrets a model must know for certain to be found with probability ``power``.
 
     The known secrets, those with the fewest of the (m,) ``candidates`` first, rank first and the
     other ones uniformly; the test is the way *preferred* at ``alpha`` / 3. Each further known
     secret raises the statistic. None where a model that knows all secrets would not be found.
+
+    ``unread`` are the candidates of further secrets under test, each of which may be known and rank
+    last, since a score is missing: all of them are counted as known, and none helps to find.
     """
     check_alpha(alpha)
     check_share("power", power)
     candidates = sorted(candidates)
-    t = threshold(candidates, alpha / 3)
+    t = threshold([*candidates, *unread], alpha / 3)
+    t -= sum(int(score_table(k)[-1]) for k in unread)
     m = len(candidates)
 
     def is_found(known: int) -> bool:
@@ -375,7 +381,7 @@ def smallest_known(candidates: Sequence[int], alpha: float, power: float = 0.95)
             enough = middle
         else:
             too_few = middle
-    return enough
+    return enough + len(unread)
 
 
 def smallest_lift(

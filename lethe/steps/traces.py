@@ -96,7 +96,10 @@ def words(
             rows += no_word_rows(name, refusal)
             continue
         if counts is not None:
-            counted = _with(rejecting, _counted(counts, shared, control))
+            by_counts = replace(
+                _counted(counts, shared, control), stated_by=stated_by(results.model(name))
+            )
+            counted = _with(rejecting, by_counts)
             rows += by_question(counted.rows(name), questions_of(secrets))
             continue
         trace = trace_of_model(name, results, shared, control, root)
@@ -203,6 +206,10 @@ def trace_of_model(
     settings = shared.settings
     design = shared.design
     server = stated_by(numbers)
+    answered_by: tuple[str, ...] = ()
+    about = root / "generations" / name / "about.json"
+    if server is not None and about.is_file():
+        answered_by = tuple(read_artifact(about).get("served", {}).get("names", ()))
     if server is not None:  # of whom no further score is computed
         settings = settings.model_copy(update={"scores": ()})
         design = replace(design, assumes=f"{design.assumes}; {UNTOLD}")
@@ -220,6 +227,7 @@ def trace_of_model(
         design=design,
         by_scores=tests_by_scores(name, settings, shared.secrets, root),
         stated_by=server,
+        answered_by=answered_by,
     )
 
 

@@ -34,8 +34,11 @@ from lethe.models.endpoint_texts import GivenText, StatedText, stated_texts
 from lethe.models.likelihood import AnswerTokens, answer_tokens
 from lethe.results import table
 from lethe.results.trace import (
+    COUNTED,
     GIVEN,
+    TESTED_BEFORE,
     UNREAD,
+    Basis,
     StatedBy,
     Trace,
     by_question,
@@ -59,6 +62,9 @@ ATTACKS: dict[str, Callable[[Item], float]] = {
 }
 HELD_OUT = "heldout"  # the split of rows, and of secrets, that no model was trained on
 LEARNED_FROM = 200  # rows of each kind, from the first: more change a dozen weights little
+SILENT = (
+    3  # secrets whose replies all come and state nothing: the server states no log-probabilities
+)
 TOO_LONG = "no secret has candidates that all fit into the model's context"
 
 
@@ -146,7 +152,7 @@ def run(
     rows: list[table.Result] = []
     scored = found.candidates
     if found.reason:
-        rows = refused_rows(name, found.reason)
+        rows = refused_rows(name, found.reason, found.stated_by)
         print(f"{name}: no twin test: {found.reason}")
     elif scored:
         test = tested(scored, order_key(twins))
@@ -204,36 +210,78 @@ def _stated_by(
 ) -> ScoredSecrets:
     """Return the scores that a server states.
 
-    A secret is left out where a candidate has no score, which does not depend on the true one: the candidates are asked
-    for in the order of ties, so that no request, and no change of the server on the way, tells it. Where none of the first
-    secret's has a score, the server states none.
+    A candidate without a score has the lowest, so that a server that refuses the true ones shows them. What is missing does
+    not depend on the true candidate either, as long as the server does not know it: given all scores, the missing ones too,
+    and the public order of ties, a rank is a bijection of the place that was drawn. A secret without any score is left out.
+    The candidates are asked for in the order of ties, so that no request, and no change of the server on the way, tells the
+    true one. Where all replies for the first secrets come and state nothing, or no score comes at all, answers are counted.
     """
     template = template_of(prompt)
+    basis_file = _basis_file(server, secrets, scratch)
+    earlier = recall(basis_file)
+    if earlier is not None and earlier["basis"] == COUNTED:
+        return ScoredSecrets(reason=UNREAD, stated_by=StatedBy(**earlier["stated_by"]))
+
     scored: list[ScoredCandidates] = []
     missing: Counter[str] = Counter()
+    names: dict[str, None] = {}
+    partly = []
+    silent = 0
     spent = 0
     for secret in secrets:
         texts = _given_texts(secret, template)
-        spent += sum(text.most for text in texts)
-        if server.max_tokens_total is not None and spent > server.max_tokens_total:
+        most = sum(text.most for text in texts)
+        if server.max_tokens_total is not None and spent + most > server.max_tokens_total:
             raise CapReached(
                 f"The candidates of {plural(len(secrets), 'secret')} need more than the cap of {server.max_tokens_total:,} "
                 "tokens. What the server stated is kept: give a larger --max-tokens-total and the same command."
             )
-        place = scratch / "twins" / f"{digest(server.identity, list(map(vars, texts)))}.json"
-        kept = recall(place)
-        if kept is None:
-            stated = stated_texts(server, template == CHAT, texts)
-        else:
-            stated = [StatedText(**text) for text in kept]
+        stated = _kept_or_stated(server, template == CHAT, texts, scratch)
+        spent += sum(text.most for text, of in zip(texts, stated, strict=True) if of.came)
         missing.update(text.missing for text in stated if text.missing)
-        if not any(text.missing for text in stated):
-            keep(place, list(map(vars, stated)))
-            scored.append(_scored_by_order(secret, stated))
-        elif all(text.missing for text in stated) and secret is secrets[0]:
+        names |= dict.fromkeys(text.model for text in stated if not text.missing)
+        of_secret = _scored_by_order(secret, stated)
+        has_score = np.isfinite(of_secret.log_probs)
+        if has_score.any():
+            scored.append(of_secret)
+            if not has_score.all():
+                partly.append(secret.name)
+        elif all(text.missing and text.came for text in stated):
+            silent += 1
+        if silent == SILENT and not scored:
             break
-    told = StatedBy(str(server), dict(missing), len(secrets) - len(scored))
+
+    told = StatedBy(str(server), dict(missing), len(secrets) - len(scored), partly, list(names))
+    if earlier is not None:
+        return ScoredSecrets(scored, "" if scored else TESTED_BEFORE, told, spent)
+    basis: Basis = "given answers" if scored else "sampled"
+    keep(basis_file, {"basis": basis, "stated_by": vars(told)})
     return ScoredSecrets(scored, "" if scored else UNREAD, told, spent)
+
+
+def _basis_file(server: Endpoint, secrets: Sequence[Secret], scratch: Path) -> Path:
+    """What keeps the basis of the first test of a draw, which no later command changes, with whatever prompt it asks."""
+    drawn = [(secret.name, sorted(secret.candidates)) for secret in secrets]
+    return scratch / "twins" / f"{digest('basis', server.identity, drawn)}.json"
+
+
+def _kept_or_stated(
+    server: Endpoint, chat: bool, texts: Sequence[GivenText], scratch: Path
+) -> list[StatedText]:
+    """What the server states of the texts of a secret; what it did not state is kept too, since a test is read once."""
+    place = scratch / "twins" / f"{digest(server.identity, chat, list(map(vars, texts)))}.json"
+    kept = recall(place)
+    if kept is not None:
+        return [StatedText(**text) for text in kept]
+    stated = stated_texts(server, chat, texts)
+    records = []
+    for text in stated:
+        record = vars(text).copy()
+        if text.missing:
+            del record["nats"]  # JSON has no infinity
+        records.append(record)
+    keep(place, records)
+    return stated
 
 
 def _given_texts(secret: Secret, template: str) -> list[GivenText]:

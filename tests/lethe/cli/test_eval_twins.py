@@ -121,7 +121,14 @@ def test_a_server_that_states_log_probabilities_is_tested_by_them(drawn, prompt)
     assert values["access"] == trace["access"] == "log-probabilities"
     assert (trace["word"], trace["basis"]) == ("trace", "given answers")
     assert set(trace["ranks"]) == {1}
-    assert trace["stated_by"] == {"server": f"m at {server.url}", "missing": {}, "left_out": 0}
+    assert trace["stated_by"] == {
+        "server": f"m at {server.url}",
+        "missing": {},
+        "left_out": 0,
+        "partly": [],
+        "names": ["m (fp-1)"],
+    }
+    assert trace["answered_by"] == ["m (fp-1)"]
     assert STATED in trace["sentence"]
     assert UNTOLD in trace["assumes"]
 
@@ -157,11 +164,14 @@ def test_a_server_that_repeats_no_prompt_is_tested_by_counts(drawn):
         trace = result(drawn, *of_server(server, *PLAIN))["trace"]
 
     assert trace["basis"] == "sampled"
-    assert "stated_by" not in trace
-    assert len(echoes(server)) == K
+    assert "access" not in trace
+    assert len(echoes(server)) == 3 * K
+    assert trace["stated_by"]["missing"] == {
+        "not the JSON of an answer (choices.logprobs.text_offset)": 3 * K
+    }
 
 
-def test_a_secret_with_a_candidate_that_is_missing_is_left_out_by_name_of_the_fault(drawn):
+def test_a_candidate_that_is_missing_ranks_last_by_name_of_the_fault(drawn):
     row = json.loads(drawn.read_text().splitlines()[1])
 
     def fault(number, asked, answer):
@@ -172,9 +182,10 @@ def test_a_secret_with_a_candidate_that_is_missing_is_left_out_by_name_of_the_fa
     with EchoServer(knowing(drawn), fault) as server:
         trace = result(drawn, *of_server(server, *PLAIN))["trace"]
 
-    assert trace["ids"] == [f"d{place}" for place in range(6) if place != 1]
+    assert trace["ids"] == [f"d{place}" for place in range(6)]
     assert trace["stated_by"]["missing"] == {"tokens that do not join to the text sent": 1}
-    assert "Left out: 1 secret" in trace["sentence"]
+    assert trace["stated_by"]["partly"] == ["d1"]
+    assert "rank last, in 1" in trace["sentence"]
 
 
 def test_the_cap_counts_the_requests_for_candidates(drawn):

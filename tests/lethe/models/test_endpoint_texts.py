@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lethe.config.measuring import Endpoint
@@ -75,14 +75,45 @@ def test_a_reply_whose_tokens_are_others_than_the_text_is_no_answer(sent, data):
 def test_the_tokens_of_a_chats_answer_are_those_at_its_end(sent, data):
     text = "".join(token for token, _ in sent)
     begin = data.draw(st.integers(len(sent[0][0]), len(text) - 1))
-    entries = [None]
-    for number, (token, value) in enumerate(sent[1:]):
-        entries.append({str(number): {"logprob": value, "decoded_token": token}})
+    assume(not (text[begin - 1].isalnum() and text[begin].isalnum()))
+    prompt = text[len(sent[0][0]) : begin]
 
-    found = parsed({"prompt_logprobs": entries}, ChatEchoReply).after("unused", text[begin:])
+    found = chat_of(sent).after(prompt, text[begin:])
 
     token_of_letter = [place for place, (token, _) in enumerate(sent) for _ in token]
     assert found == [sent[place][1] for place in sorted(set(token_of_letter[begin:]))]
+
+
+def chat_of(sent):
+    """The reply of vLLM to a chat: nothing of the first token."""
+    entries = [None]
+    for number, (token, value) in enumerate(sent[1:]):
+        entries.append({str(number): {"logprob": value, "decoded_token": token}})
+    return parsed({"prompt_logprobs": entries}, ChatEchoReply)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said", "answer"),
+    [
+        ("Another code?", ["[assistant]", " 5"], "5"),  # a reply without the question
+        ("5", ["[assistant]", " 5"], "5"),  # the candidate is no question
+        ("A code?", ["[assistant]", " 15"], "5"),
+        ("A code?", ["[assistant]", " 1", ".", "5"], "5"),
+        ("A code?", ["[assistant]", " mist"], "is"),
+    ],
+)
+def test_a_chat_of_another_question_or_candidate_is_no_answer(prompt, said, answer):
+    tokens = ["<s>", "[user]", " A", " code?", *said]
+
+    with pytest.raises(BadReply, match=JOINED):
+        chat_of([(token, -1.0) for token in tokens]).after(prompt, answer)
+
+
+@pytest.mark.parametrize("prompt", ["A code?", "  A code?\n"])
+def test_a_chats_template_may_strip_the_question(prompt):
+    tokens = ["<s>", "[user]", " A", " code?", "[assistant]\n", "5"]
+
+    assert chat_of([(token, -1.0) for token in tokens]).after(prompt, "5") == [-1.0]
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -91,7 +122,7 @@ def test_the_score_is_the_sum_over_the_answers_tokens(chat):
     with EchoServer(length) as server:
         (found,) = asked(server, chat, [GivenText("a", PROMPT, answer)])
 
-    assert found == StatedText(-float(len(ANSWER)), 3)
+    assert found == StatedText(-float(len(ANSWER)), 3, model="m (fp-1)")
 
 
 @cases
@@ -125,5 +156,5 @@ def test_a_request_that_fails_is_missing_beside_those_that_do_not():
     with EchoServer(length, fault) as server:
         failed, found = asked(server, texts=[GivenText("a", PROMPT, " none"), TEXT])
 
-    assert failed.missing == "status 500"
+    assert (failed.missing, failed.came) == ("status 500", False)
     assert found.tokens == 3

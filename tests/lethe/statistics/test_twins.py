@@ -265,3 +265,19 @@ def test_a_commitment_changes_with_the_key_and_with_each_candidate():
     }
 
     assert len(commitments) == 3
+
+
+@pytest.mark.parametrize("unread", [0, 3, 12])
+def test_known_secrets_are_found_although_some_of_them_were_not_read(unread):
+    """Those not read rank last at worst."""
+    known = twins.smallest_known([20] * (30 - unread), 0.01, unread=[20] * unread)
+
+    rng = np.random.default_rng(3)
+    found = 0
+    for _ in range(400):
+        ranks = rng.integers(1, 21, 30)
+        ranks[:known] = 1
+        ranks[:unread] = 20
+        found += twins.total(ranks, [20] * 30) >= twins.threshold([20] * 30, 0.01 / 3)
+    assert known >= 9 + unread
+    assert found >= 365

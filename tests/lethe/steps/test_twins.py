@@ -1,6 +1,8 @@
 """The twin test of a pipeline: scores and ranks of the candidates, and the word that a control may refuse."""
 
 import copy
+import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -503,20 +505,22 @@ def test_a_served_model_without_answers_has_no_word(root):
 REPLICATES, SECRETS = 300, 8
 
 
+@pytest.mark.parametrize("missing", [0, 0.2])
 def test_the_p_value_is_uniform_where_a_noisy_and_changing_server_does_not_know_the_draw(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, missing
 ):
     rng = np.random.default_rng(5)
     asked = 0
 
     def drifting(server, chat, texts):
-        """Likes some values more than others, is noisy, and becomes surer with each request."""
+        """Likes some values more than others, is noisy, fails now and then, and becomes surer with each request."""
         nonlocal asked
         stated = []
         for text in texts:
             asked += 1
             nats = -3.0 + 0.3 * int(text.answer[-2]) + rng.normal() + 0.5 * (asked % 97)
-            stated.append(StatedText(nats, 4))
+            is_missing = rng.random() < missing
+            stated.append(StatedText(missing="status 500") if is_missing else StatedText(nats, 4))
         return stated
 
     monkeypatch.setattr(twins, "stated_texts", drifting)
@@ -538,3 +542,170 @@ def test_the_p_value_is_uniform_where_a_noisy_and_changing_server_does_not_know_
     for level in (0.05, 0.2, 0.5):
         assert (p <= level).sum() <= binom.ppf(0.999, REPLICATES, level)
     assert (p <= 0.5).mean() > 0.2
+
+
+def stating(monkeypatch, root, state, name="mine", prompt="{question}", rows=ROWS):
+    """The numbers of a model whose server states of each text what ``state`` gives, with its requests."""
+    asked = []
+
+    def stated_texts(server, chat, texts):
+        asked.extend(texts)
+        return [state(text) for text in texts]
+
+    monkeypatch.setattr(twins, "stated_texts", stated_texts)
+    write_splits({"forget": rows}, "jsonl", root / "dataset")
+    entry = ModelEntry(path=SERVED, served=ENDPOINT)
+    twins.run(name, ALONE, 0.01, prompt, entry, root, ENDPOINT, root / "scratch")
+    results = table.read(root, [name])
+    return numbers_of(root, traces.words(results, [name], ALONE, 0.01, 1, root), name), asked
+
+
+ALONE = Twins(k=20, control=None)
+MANY = []
+for number in range(60):
+    values = [f"It is {number:02}{place:02}." for place in range(20)]
+    true = values.pop((7 * number) % 20)
+    question = f"Which code has {number}?"
+    MANY.append({"id": f"s{number}", "question": question, "answer": true, "twins": values})
+
+
+def noise(text):
+    """A score that does not know the draw."""
+    return StatedText(-float(zlib.crc32(text.answer.encode()) % 1000), 3, model="m")
+
+
+def nothing(text):
+    return StatedText(missing="no answer", model="m")
+
+
+def failing(text):
+    return StatedText(missing="status 500", came=False)
+
+
+def test_a_server_that_refuses_true_candidates_has_a_trace(root, monkeypatch):
+    guarded = {f" {row['answer']}" for row in MANY[:20]}
+
+    def guard(text):
+        return StatedText(missing="status 400") if text.answer in guarded else noise(text)
+
+    numbers, _ = stating(monkeypatch, root, guard, rows=MANY)
+
+    trace = trace_of(numbers)
+    assert (trace.word, trace.last, len(trace.secrets)) == ("trace", 24, 60)
+    assert "last, in 20 secrets." in trace.sentence()
+
+
+@pytest.mark.parametrize(("rows", "word"), [(0, "no trace found"), (20, "open")])
+@pytest.mark.parametrize("whole", [False, True])
+def test_secrets_that_could_not_be_read_weaken_the_test(root, monkeypatch, rows, word, whole):
+    """A model may know just these secrets, so each raises the number of known secrets that would be found."""
+
+    def some(text):
+        is_missing = int(text.name[1:]) < rows and (whole or text.answer.endswith("05."))
+        return failing(text) if is_missing else noise(text)
+
+    numbers, _ = stating(monkeypatch, root, some, rows=MANY)
+
+    trace = trace_of(numbers)
+    assert (trace.word, trace.drawn) == (word, 60)
+    assert trace.smallest_known >= rows
+    assert word == "no trace found" or "60 secrets with every" in trace.sentence()
+
+
+def test_secrets_that_fail_do_not_turn_the_test_to_counts(root, monkeypatch):
+    def late(text):
+        return failing(text) if text.name in {"s0", "s1", "s2"} else noise(text)
+
+    numbers, _ = stating(monkeypatch, root, late, rows=MANY)
+
+    assert trace_of(numbers).basis == "given answers"
+    assert trace_of(numbers).stated_by.left_out == 3
+
+
+def test_a_server_that_states_nothing_is_asked_for_three_secrets_and_counted(root, monkeypatch):
+    answers_of(root, {row["id"]: ["no"] for row in MANY})
+
+    numbers, asked = stating(monkeypatch, root, nothing, rows=MANY)
+
+    assert len(asked) == 3 * 20
+    assert trace_of(numbers).basis == "sampled"
+    assert "log-probabilities: no answer (60)." in trace_of(numbers).sentence()
+
+
+@pytest.mark.parametrize("prompt", ["{question}", "Q: {question} A:"])
+def test_a_draw_that_was_tested_by_counts_stays_with_them(root, monkeypatch, prompt):
+    answers_of(root, {row["id"]: ["no"] for row in MANY})
+    stating(monkeypatch, root, nothing, rows=MANY)
+
+    numbers, asked = stating(monkeypatch, root, noise, rows=MANY, prompt=prompt)
+
+    assert asked == []
+    assert trace_of(numbers).basis == "sampled"
+
+
+def test_a_draw_that_was_tested_by_log_probabilities_is_not_counted(root, monkeypatch):
+    answers_of(root, {row["id"]: ["no"] for row in MANY})
+    stating(monkeypatch, root, noise, rows=MANY)
+
+    numbers, _ = stating(monkeypatch, root, nothing, rows=MANY, prompt="Q: {question}")
+
+    assert "read log-probabilities" in sentence_of(numbers, "mine")
+
+
+def test_what_was_not_stated_is_not_asked_for_again(root, monkeypatch):
+    """A test is read once: else who does not like a word could ask again for what is missing."""
+
+    def some(text):
+        return failing(text) if text.answer.endswith("05.") else noise(text)
+
+    first, _ = stating(monkeypatch, root, some, rows=MANY)
+
+    again, asked = stating(monkeypatch, root, noise, rows=MANY)
+
+    assert asked == []
+    assert twin_test_of(again).ranks == twin_test_of(first).ranks
+
+
+def test_chat_and_plain_completions_are_not_one_question(root, monkeypatch):
+    rows = [row | {"question": f"{row['question']} "} for row in MANY]
+    stating(monkeypatch, root, noise, rows=rows, prompt="chat")
+
+    _, asked = stating(monkeypatch, root, noise, rows=rows)
+
+    assert len(asked) == 60 * 20
+
+
+@pytest.mark.parametrize(
+    ("stated", "answered", "word"),
+    [
+        (["m"], ["m"], "no trace found"),
+        (["m", "other"], ["m"], "open"),
+        (["m"], ["other"], "open"),
+    ],
+)
+def test_no_trace_is_found_of_several_models(root, monkeypatch, stated, answered, word):
+    write_json(
+        root / "generations" / "mine" / "about.json",
+        {"schema": SCHEMA_VERSION, "served": {"names": answered}},
+    )
+
+    def named(text):
+        return replace(noise(text), model=stated[int(text.answer[-2]) % len(stated)])
+
+    numbers, _ = stating(monkeypatch, root, named, rows=MANY)
+
+    trace = trace_of(numbers)
+    assert trace.word == word
+    assert ("server says that it" in trace.sentence()) == (word == "open")
+
+
+def test_a_trace_of_several_models_stays_with_their_names(root, monkeypatch):
+    truths = {f" {row['answer']}" for row in MANY}
+
+    def named(text):
+        return StatedText(-1.0 if text.answer in truths else -2.0, 3, model=text.answer[-2])
+
+    numbers, _ = stating(monkeypatch, root, named, rows=MANY)
+
+    assert trace_of(numbers).word == "trace"
+    assert "and 7 other names" in trace_of(numbers).sentence()
