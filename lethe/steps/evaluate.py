@@ -70,6 +70,7 @@ from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
 from lethe.statistics.anytime import is_reached, log_above, log_below
 from lethe.steps import compare, likelihood, metrics, report, sample, score, traces, twins
+from lethe.steps.stated_secrets import stated_by
 from lethe.verdict.deciding import doubt
 from lethe.verdict.finding import Findings
 from lethe.verdict.standing import Standing
@@ -305,20 +306,22 @@ def _test_secrets(
             path.unlink(missing_ok=True)
         return source
     traces.design_of(settings, drawn, root)
-    alpha = params.metrics.alpha
-    spent = twins.run(
+    stated = None
+    if isinstance(source, Endpoint):
+        stated = stated_by(source, drawn, params.sample.prompt, scratch)
+    twins.run(
         name,
         settings,
-        alpha,
+        params.metrics.alpha,
         params.sample.prompt,
         params.models[name],
         root,
         source,
-        scratch,
+        stated,
     )
-    if not isinstance(source, Endpoint) or source.max_tokens_total is None:
+    if not isinstance(source, Endpoint) or stated is None or source.max_tokens_total is None:
         return source
-    left = max(1, source.max_tokens_total - spent)
+    left = max(1, source.max_tokens_total - stated.spent)
     return source.model_copy(update={"max_tokens_total": left})
 
 

@@ -24,7 +24,7 @@ from lethe.models.likelihood import answer_tokens
 from lethe.results import table
 from lethe.results.trace import document, sentence_of, trace_of, twin_test_of
 from lethe.scoring.learned import Discriminant
-from lethe.steps import traces, twins
+from lethe.steps import stated_secrets, traces, twins
 from lethe.verdict.found import found_traces
 
 K = 4
@@ -523,7 +523,7 @@ def test_the_p_value_is_uniform_where_a_noisy_and_changing_server_does_not_know_
             stated.append(StatedText(missing="status 500") if is_missing else StatedText(nats, 4))
         return stated
 
-    monkeypatch.setattr(twins, "stated_texts", drifting)
+    monkeypatch.setattr(stated_secrets, "stated_texts", drifting)
     p_values = []
     ranks = []
     for number in range(REPLICATES):
@@ -532,7 +532,7 @@ def test_the_p_value_is_uniform_where_a_noisy_and_changing_server_does_not_know_
             true, *others = rng.permutation([row["answer"], *row["twins"]]).tolist()
             rows.append(row | {"answer": true, "twins": others})
         secrets = twins.secrets_of(rows)
-        found = twins._stated_by(ENDPOINT, secrets, "{question}", tmp_path / f"{number}")
+        found = stated_secrets.stated_by(ENDPOINT, secrets, "{question}", tmp_path / f"{number}")
         test = twins.tested(found.candidates, twins.order_key(SETTINGS))
         p_values.append(test.p)
         ranks += test.ranks
@@ -552,10 +552,12 @@ def stating(monkeypatch, root, state, name="mine", prompt="{question}", rows=ROW
         asked.extend(texts)
         return [state(text) for text in texts]
 
-    monkeypatch.setattr(twins, "stated_texts", stated_texts)
+    monkeypatch.setattr(stated_secrets, "stated_texts", stated_texts)
     write_splits({"forget": rows}, "jsonl", root / "dataset")
     entry = ModelEntry(path=SERVED, served=ENDPOINT)
-    twins.run(name, ALONE, 0.01, prompt, entry, root, ENDPOINT, root / "scratch")
+    secrets = twins.secrets_of(rows)
+    stated = stated_secrets.stated_by(ENDPOINT, secrets, prompt, root / "scratch")
+    twins.run(name, ALONE, 0.01, prompt, entry, root, ENDPOINT, stated)
     results = table.read(root, [name])
     return numbers_of(root, traces.words(results, [name], ALONE, 0.01, 1, root), name), asked
 
