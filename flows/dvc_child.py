@@ -18,10 +18,11 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from lethe.errors import LetheError
 from lethe.process import PARAMS, die_with_parent
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 BUSY_SECONDS = 20  # a stage ends within ten seconds of its signal (lethe.process.watch)
+Outcome = TypeVar("Outcome")
 MD5 = "md5"  # the only hash that new DVC repositories use
 
 
@@ -74,24 +76,37 @@ def status_of_command() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def reproduce(stage: str, pull: bool = False) -> dict[str, object]:
-    """Bring one stage up to date; return its state, the exit status of its command and why it failed.
+class Busy(LetheError):
+    """Another command works on the files of a stage, and did not end in time."""
+
+
+def once_free(work: Callable[[], Outcome], stopped: Callable[[], bool] = lambda: False) -> Outcome:
+    """Return what ``work`` returns once it gets DVC's locks.
 
     Another command that works on the stage's files gets `BUSY_SECONDS` to end: it may be the stage itself on a worker that
-    died, whose process is about to end too.
+    died, whose process is about to end too. Raises `Busy` after that, and as soon as ``stopped`` says so.
     """
     from dvc.lock import LockError
 
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            return _reproduced(stage, pull)
+            return work()
         except LockError:
-            if time.monotonic() > until:
+            if stopped() or time.monotonic() > until:
                 command = other_command(Path.cwd(), 0) or "another DVC command"
-                tail = f"{command} works in this folder, and the stage needs its files"
-                return {"state": "failed", "status": 1, "tail": tail}
+                raise Busy(
+                    f"{command} works in this folder, and the stage needs its files"
+                ) from None
             time.sleep(0.5)
+
+
+def reproduce(stage: str, pull: bool = False) -> dict[str, object]:
+    """Bring one stage up to date; return its state, the exit status of its command and why it failed."""
+    try:
+        return once_free(lambda: _reproduced(stage, pull))
+    except Busy as busy:
+        return {"state": "failed", "status": 1, "tail": str(busy)}
 
 
 def _reproduced(stage: str, pull: bool) -> dict[str, object]:

@@ -11,7 +11,6 @@ import importlib
 import io
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -46,27 +45,19 @@ class Asked:
         return self.others.reproduce(stage, say)
 
     def _write(self, stage: str, say: Callable[[str, str], None]) -> workspace.Reproduced:
-        """Another DVC command gets as long to end as for a stage with a process; a signal ends the waiting."""
         from dvc.exceptions import DvcException
-        from dvc.lock import LockError
 
-        until = time.monotonic() + dvc_child.BUSY_SECONDS
-        while not self.stopped:
-            try:
-                lines = self._written(stage)
-            except LockError:
-                if time.monotonic() > until:
-                    command = dvc_child.other_command(Path.cwd(), 0) or "another DVC command"
-                    tail = f"{command} works in this folder, and the stage needs its files"
-                    return workspace.Reproduced("failed", 1, tail)
-                time.sleep(0.5)
-                continue
-            except (LetheError, DvcException, OSError) as error:
-                return workspace.Reproduced("failed", 1, " ".join(str(error).split()))
-            for line in lines:
-                say(stage, line)
-            return workspace.Reproduced("ran")
-        return workspace.Reproduced("stopped")
+        if self.stopped:
+            return workspace.Reproduced("stopped")
+        try:
+            lines = dvc_child.once_free(lambda: self._written(stage), lambda: self.stopped)
+        except (LetheError, DvcException, OSError) as error:
+            if self.stopped:
+                return workspace.Reproduced("stopped")
+            return workspace.Reproduced("failed", 1, " ".join(str(error).split()))
+        for line in lines:
+            say(stage, line)
+        return workspace.Reproduced("ran")
 
     def _written(self, stage: str) -> list[str]:
         """Write and record one stage; return what it printed."""

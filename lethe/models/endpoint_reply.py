@@ -30,9 +30,8 @@ ROUNDING = 0.01  # by which a log-probability may exceed 0
 LEAST = -1e4  # of a log-probability, so that sums stay finite: servers write -9999 or the least float for an impossible token
 NO_NAME = "(no name)"
 NOT_JOINED = "tokens that do not join to the text sent"
-CONTINUES = re.compile(
-    r"[\w.,+-]\Z"
-)  # an end after which a letter or digit stands within a word or number
+# An end after which a letter or digit stands within a word or number.
+CONTINUES = re.compile(r"[\w.,+-]\Z")
 SURROGATES = re.compile("[\ud800-\udfff]")
 CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"}
 Checked = TypeVar("Checked", bound=BaseModel)

@@ -1,8 +1,7 @@
 """Stage `twins@MODEL`: the score of every candidate of every drawn secret, and the ranks of the true ones.
 
 The score of a candidate is the sum of the log-probabilities of its answer's tokens with its end, after the row's own
-question, in nats; the scores of the rows that state one secret are added. A server states them without the end, where it
-repeats a prompt with log-probabilities. The score was fixed before any was seen. Scores
+question, in nats; the scores of the rows that state one secret are added. It was fixed before any score was seen. Scores
 that `twins.scores` declares beside it, the membership attacks of `lethe.scoring.likelihood`, stand in columns of their own.
 """
 
