@@ -10,6 +10,7 @@ import yaml
 
 from lethe import config
 from lethe.audits import simulated
+from lethe.audits.kinds import dp_sgd
 from lethe.io.files import read_json, read_jsonl, restored
 from lethe.models.training import TrainingFailed
 from lethe.report.tables import curve, sentence
@@ -119,6 +120,20 @@ def test_faulty_dp_sgd_is_caught_and_right_dp_sgd_is_not(tmp_path, fault, caught
     assert result["verdict"]["contradicted"] is caught
     assert (result["p_value"] <= result["alpha"]) is caught
     assert result["epsilon_lower"] > 1  # and the right one is not passed for want of power
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_canaries_of_a_convolutional_network_are_the_same_channels(optimiser):
+    """The auditor sees gradients: neither the network nor the optimiser moves a canary's coordinate."""
+    loud = {"points": 100, "canaries": 400, "q": 0.5, "steps": 8, "noise_multiplier": 0.4}
+    entry = PRESET["right"] | loud | {"optimiser": optimiser, "lr": 1e-3}
+
+    dense = dp_sgd.train_and_guess(dp_sgd.Params(**entry))
+    guesses = dp_sgd.train_and_guess(dp_sgd.Params(**entry | {"network": "convolutional"}))
+
+    surer = guesses.scores > np.median(guesses.scores)
+    assert np.mean((guesses.guesses == guesses.bits)[surer]) > 0.9
+    assert np.mean(guesses.scores) == pytest.approx(np.mean(dense.scores), rel=0.15)
 
 
 @pytest.mark.parametrize(("lr", "steps", "step"), [(1e30, 6, 1), (3e38, 1, 0)])

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+import yaml
 
 from lethe.errors import BadInput
+from lethe.io.yaml import read_yaml
 from studies import outcome
 from studies.one_run import figures
 
@@ -40,6 +42,22 @@ def test_the_bounds_of_a_small_run_stay_below_the_truth_with_its_probability():
 
     assert all(0 <= mean < 4.38 for mean in means.values())
     assert means["exact"] >= means["steinke"]
+
+
+def test_figure_6_has_a_panel_for_each_optimiser_and_a_point_for_each_claim(tmp_path):
+    preset = read_yaml(figures.DP_SGD)
+    preset |= {"epsilons": [2, 8], "seeds": [0, 1]}
+    preset["entry"] |= {"images": "digits", "points": 60, "canaries": 200, "r": [100], "steps": 5}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(preset, sort_keys=False))
+
+    drawn = figures.dp_sgd(tmp_path / "small.yaml")
+
+    assert list(drawn.values) == ["sgd", "adam"]
+    for points in drawn.values.values():
+        assert [point["x"] for point in points] == [2, 8]
+        # The same seeds give the same canaries: more noise cannot give the larger bound.
+        assert points[0]["accuracy"] < points[1]["accuracy"]
+    assert [axes.get_title() for axes in drawn.figure.axes] == ["sgd", "adam"]
 
 
 def test_an_outcome_names_its_command_its_commit_and_its_seeds(tmp_path):

@@ -4,14 +4,16 @@ releases.
 A Dirac canary is a row whose gradient has a single nonzero coordinate, which no other row shares.
 Fair coins add about half of the canaries to the training rows. The auditor sees the noisy sum of
 gradients of every step (the white-box setting of "Tight Privacy Audit in One Run") and guesses each
-canary from the privacy loss of its coordinate over all steps. The coordinates are weights of
-padding pixels, which are 0 in every image, so the gradients of images never touch them. Each canary
-therefore has an independent channel, exactly that of DP-SGD with this rate, noise and number of
-steps.
+canary from the privacy loss of its coordinate over all steps. The coordinates are weights of inputs
+that are 0 for every image, so the gradients of images never touch them: of padding pixels in the
+dense network, of padding features in the convolutional one. Each canary therefore has an
+independent channel, exactly that of DP-SGD with this rate, noise and number of steps. Neither the
+optimiser nor the network changes this channel, for the auditor sees the gradients.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -41,7 +43,9 @@ class Params(OneRunParams):
     images: Literal["digits", "fashion_mnist", "cifar10"]
     points: Count | None
     canaries: Annotated[Integer, Field(ge=2)]
-    hidden: Count
+    hidden: Count  # units of the last hidden layer
+    network: Literal["dense", "convolutional"] = "dense"
+    optimiser: Literal["sgd", "adam"] = "sgd"
     q: Annotated[Real, Field(gt=0, le=1)]
     steps: Count
     noise_multiplier: Positive
@@ -73,17 +77,17 @@ def train_and_guess(settings: Params) -> Guesses:
     from torch.nn.functional import cross_entropy
 
     prepare_torch()
-    bits, rows, network, places = _setting(settings)
+    bits, rows, network, weight, places = _setting(settings)
+    optimisers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
     private, optimiser, loader = make_private(
         network.train(),
-        torch.optim.SGD(network.parameters(), lr=settings.lr),
+        optimisers[settings.optimiser](network.parameters(), lr=settings.lr),
         rows,
         sample_rate=settings.q,
         seed=settings.seed,
         steps=settings.steps,
         **_as_implemented(settings),
     )
-    weight = network[1].get_parameter("weight")
     loss = torch.zeros(settings.canaries, dtype=torch.float64)
     of_steps = Losses("training with canaries", settings.steps, settings.lr)
     for step, (images, labels, canary) in enumerate(
@@ -110,26 +114,21 @@ def train_and_guess(settings: Params) -> Guesses:
     return Guesses(bits, (score > 0).astype(np.int8), np.abs(score))
 
 
-def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Sequential, Tensor]:
-    """Return the canaries' bits, the training rows (image, label, canary or -1), the network and
-    each canary's coordinate.
+def _setting(
+    settings: Params,
+) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Sequential, nn.Parameter, Tensor]:
+    """Return the canaries' bits, the training rows (image, label, canary or -1), the network, its
+    weight with the canaries, and each canary's coordinate of the flat weight.
     """
     import torch
-    from torch import nn
     from torch.nn.functional import pad
 
     rng = np.random.default_rng(settings.seed)
     images = load(settings.images, settings.folder, settings.points, 0.0, settings.seed)
     pixels = pad(torch.from_numpy(images.pixels).float() / images.white, (PADDING,) * 4)
-    dead = torch.ones(pixels.shape[1:], dtype=torch.bool)
-    dead[:, PADDING:-PADDING, PADDING:-PADDING] = False
-    free = dead.flatten().repeat(settings.hidden).nonzero().flatten()  # of the flat first weight
-    if settings.canaries > len(free):
-        raise BadValue(
-            "canaries",
-            settings.canaries,
-            f"at most {len(free)} with {settings.hidden} hidden units",
-        )
+    torch.manual_seed(settings.seed)
+    networks = {"dense": _dense, "convolutional": _convolutional}
+    network, weight, free = networks[settings.network](settings, pixels[:1], images.classes)
     places = free[torch.from_numpy(rng.permutation(len(free))[: settings.canaries])]
     bits = rng.integers(0, 2, settings.canaries, dtype=np.int8)
     inside = torch.from_numpy(np.flatnonzero(bits))
@@ -138,14 +137,61 @@ def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Seque
         torch.cat([torch.from_numpy(images.labels), torch.zeros(len(inside), dtype=torch.int64)]),
         torch.cat([torch.full((len(images),), -1), inside]),
     )
-    torch.manual_seed(settings.seed)
+    return bits, rows, network, weight, places
+
+
+def _dense(
+    settings: Params, image: Tensor, classes: int
+) -> tuple[nn.Sequential, nn.Parameter, Tensor]:
+    """Return a network of one hidden layer, its first weight, and the flat coordinates of padding pixels there."""
+    import torch
+    from torch import nn
+
     network = nn.Sequential(
         nn.Flatten(),
-        nn.Linear(dead.numel(), settings.hidden),
+        nn.Linear(image.numel(), settings.hidden),
         nn.ReLU(),
-        nn.Linear(settings.hidden, images.classes),
+        nn.Linear(settings.hidden, classes),
     )
-    return bits, rows, network, places
+    dead = torch.ones(image.shape[1:], dtype=torch.bool)
+    dead[:, PADDING:-PADDING, PADDING:-PADDING] = False
+    free = dead.flatten().repeat(settings.hidden).nonzero().flatten()
+    if settings.canaries > len(free):
+        raise BadValue(
+            "canaries",
+            settings.canaries,
+            f"at most {len(free)} with {settings.hidden} hidden units",
+        )
+    return network, network[1].get_parameter("weight"), free
+
+
+def _convolutional(
+    settings: Params, image: Tensor, classes: int
+) -> tuple[nn.Sequential, nn.Parameter, Tensor]:
+    """Return a network of two convolutions, its last weight, and the flat coordinates of features there that are always 0."""
+    import torch
+    from torch import nn
+
+    features = nn.Sequential(
+        nn.Conv2d(len(image[0]), 16, kernel_size=8, stride=2, padding=3),
+        nn.ReLU(),
+        nn.MaxPool2d(2, stride=1),
+        nn.Conv2d(16, 32, kernel_size=4, stride=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, stride=1),
+        nn.Flatten(),
+    )
+    always_zero = math.ceil(settings.canaries / classes)
+    last = nn.Linear(settings.hidden + always_zero, classes)
+    network = nn.Sequential(
+        *features,
+        nn.Linear(features(image).shape[1], settings.hidden),
+        nn.ReLU(),
+        nn.ConstantPad1d((0, always_zero), 0.0),
+        last,
+    )
+    coordinates = torch.arange(last.weight.numel()).view(classes, -1)
+    return network, last.weight, coordinates[:, settings.hidden :].flatten()
 
 
 def _put_canaries(
