@@ -9,11 +9,13 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Literal, get_args
 
 from scipy import stats
 
+from lethe.audits.unlearning_game.result import kendall
 from lethe.errors import BadFile
 from lethe.io.files import Json
 from lethe.io.yaml import read_yaml
@@ -149,14 +151,19 @@ def number(document: Mapping[str, Json], path: Json) -> Number:
     """Return the number at ``path`` of an outcome's values.
 
     A path is keys with slashes between; of a list, ``key=value,key=value`` takes the object that has them.
-    ``PATH|2000`` is a share of 2,000 runs, and gets its Clopper-Pearson interval. A number is itself.
+    ``PATH|2000`` is a share of 2,000 runs, and gets its Clopper-Pearson interval. ``PATH#order`` is the smallest
+    Kendall tau between two columns of a table: 1 where all have the same order. A number is itself.
     """
     if not isinstance(path, str):
         return Number(path, path, path)
-    keys, _, runs = path.partition("|")
+    table, _, asked = path.partition("#")
+    keys, _, runs = table.partition("|")
     value: Json = document["values"]
     for key in keys.split("/"):
         value = _item(value, key, document, path)
+    if asked == "order":
+        agreement = min(kendall(first, second) for first, second in combinations(value.values(), 2))
+        return Number(agreement, agreement, agreement)
     if runs:
         ends = stats.binomtest(round(value * int(runs)), int(runs)).proportion_ci(LEVEL)
         return Number(value, float(ends.low), float(ends.high))

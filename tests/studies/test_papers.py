@@ -13,6 +13,8 @@ VALUES = {
     "share": 0.5,
     "cells": [{"n": 10, "name": "ε 1, clip 1", "x": 1.0}, {"n": 10, "name": "none", "x": 2.0}],
     "estimate": {"mean": 1.0, "sd": 0.25},
+    "columns": {"50": {"a": 1, "b": 2, "c": 3}, "inf": {"a": 1, "b": 3, "c": 2}},
+    "alike": {"50": {"a": 1, "b": 2}, "600": {"a": 0, "b": 9}, "inf": {"a": 7, "b": 8}},
 }
 
 
@@ -37,6 +39,8 @@ def table_of(tmp_path, **row):
         ([["share|20000", "<=", 0.51]], "holds"),
         ([["cells/n=10,name=ε 1, clip 1/x", "<=", 1]], "holds"),
         ([["estimate", "<=", 1.1]], "not decided"),
+        ([["columns#order", ">=", 0.33], ["columns#order", "<=", 0.34]], "holds"),  # 2 of 3 pairs
+        ([["alike#order", ">=", 1]], "holds"),
     ],
 )
 def test_a_word_follows_from_the_outcome_and_the_rule(tmp_path, rule, word):
