@@ -21,7 +21,7 @@ from lethe.config.schema import Lora, TrainRecipe
 from lethe.errors import BadFile, ParamsClash, shortened
 from lethe.identity import content_digest, digest, versions
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
-from lethe.models.refusals import refusals, refusals_of_tokenizer
+from lethe.models.refusals import MODEST, limited_memory, refusals, refusals_of_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -173,7 +173,8 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
             f"holds no tokenizer (none of {', '.join(TOKENIZER_FILES)})",
             f"Save the model's tokenizer there too: {SAVED_TOKENIZER}.",
         )
-    with refusals_of_tokenizer(folder, "its tokenizer cannot be loaded", SAVE_TOKENIZER):
+    unloadable = refusals_of_tokenizer(folder, "its tokenizer cannot be loaded", SAVE_TOKENIZER)
+    with limited_memory(folder), unloadable:
         tokenizer = AutoTokenizer.from_pretrained(folder, **TRUSTED)
     with refusals_of_tokenizer(
         folder, "its tokenizer cannot encode and decode a text", SAVE_TOKENIZER
@@ -186,7 +187,7 @@ def load_config(folder: Path) -> PretrainedConfig:
     """The model's settings in config.json, as transformers reads them."""
     from transformers import AutoConfig, PretrainedConfig
 
-    with refusals(folder):
+    with limited_memory(folder), refusals(folder):
         config = AutoConfig.from_pretrained(folder, **TRUSTED)
         text = config.get_text_config()
     if not isinstance(text, PretrainedConfig):
@@ -206,8 +207,10 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
         "Callable[..., tuple[PreTrainedModel, dict[str, list[str]]]]",
         AutoModelForCausalLM.from_pretrained,
     )
-    check_size(folder, load_config(folder))
-    with refusals(folder):
+    config = load_config(folder)
+    stored = Stored.of(folder)
+    check_size(folder, config, stored)
+    with limited_memory(folder, MODEST + 4 * MOST_PACKED * stored.numbers), refusals(folder):
         model, loading = load_pair(
             folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **TRUSTED
         )
@@ -232,19 +235,18 @@ def second_copy(folder: Path, dtype: str) -> PreTrainedModel | None:
     return load_weights(folder, dtype)
 
 
-def check_size(folder: Path, config: PretrainedConfig) -> None:
+def check_size(folder: Path, config: PretrainedConfig, stored: Stored) -> None:
     """Refuse a config.json of a larger model than the weights are of: transformers would fill memory with the rest."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    stored = Stored.of(folder)
     layers = getattr(config.get_text_config(), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > max(MOST_SHARED_LAYERS, stored.tensors):
         raise _too_small(folder, f"{layers:,} layers", f"{stored.tensors:,} tensors")
     described = 0
     # What cannot be made here is refused where it is loaded, with the reason.
     with contextlib.suppress(Exception), torch.device("meta"):
-        made = AutoModelForCausalLM.from_config(config, **TRUSTED)
+        made = AutoModelForCausalLM.from_config(config, dtype=torch.float32, **TRUSTED)
         described = sum(weights.numel() for weights in made.parameters())
     if described > MOST_PACKED * stored.numbers:
         raise _too_small(folder, f"{described:,} weights", f"{stored.numbers:,} numbers")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import sys
 import tempfile
 import threading
@@ -12,6 +13,9 @@ from lethe.errors import DISK, BadFile, LetheError
 
 LONGEST_REASON = 300  # characters kept of a library's message
 # The messages of these classes say by themselves what is wrong; the message of a KeyError is only the key.
+MODEST = 1 << 30  # bytes; no settings and no tokenizer of a sound model take as much
+USED = Path("/proc/self/statm")  # the sixth number is the data of this process, in pages; Linux alone has the file
+_ALONE = threading.RLock()  # standard error and the limit of memory belong to the whole process
 SPEAKING = (OSError, ValueError, AttributeError, TypeError, RuntimeError, ImportError)
 NOT_LOADABLE = "is not a causal language model that transformers can load"
 
@@ -43,13 +47,32 @@ def refusals_of_tokenizer(folder: Path | str, problem: str, remedy: str = "") ->
         yield
 
 
-_HEARING = threading.RLock()  # standard error belongs to the whole process
+@contextlib.contextmanager
+def limited_memory(folder: Path | str, most: int = MODEST) -> Iterator[None]:
+    """Turn into `BadFile` whatever asks for more than ``most`` bytes because of ``folder``: a few settings can describe more
+    than any machine holds. Another system than Linux has no such limit."""
+    if not USED.is_file():
+        yield
+        return
+    with _ALONE:
+        usual, largest = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = int(USED.read_text().split()[5]) * resource.getpagesize() + most
+        if usual != resource.RLIM_INFINITY:
+            limit = min(limit, usual)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, largest))
+        try:
+            yield
+        except MemoryError as error:
+            problem = f"its settings ask for more than {most >> 20:,} MiB of memory, which its files do not need"
+            raise BadFile(folder, problem, "Save the model with its settings again.") from error
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (usual, largest))
 
 
 @contextlib.contextmanager
 def _heard_only_of_success() -> Iterator[None]:
     """Keep what is written to standard error, also by compiled code, and write it out unless an error ends the block."""
-    with _HEARING, tempfile.TemporaryFile() as kept:
+    with _ALONE, tempfile.TemporaryFile() as kept:
         usual = os.dup(2)
         sys.stderr.flush()
         os.dup2(kept.fileno(), 2)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import threading
 
@@ -123,7 +124,14 @@ def test_settings_of_a_wrong_type_or_size_are_refused(folder, settings):
     assert str(folder) in refusal_of(checkpoints.load, folder)
 
 
-@pytest.mark.parametrize("settings", [{"num_hidden_layers": 10**6}, {"hidden_size": 10**6}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_hidden_layers": 10**6},
+        {"hidden_size": 10**6},
+        {"hidden_size": 10**6, "dtype": 3},
+    ],
+)
 def test_a_larger_model_than_the_weights_are_of_is_refused_before_memory_is_filled(
     folder, settings
 ):
@@ -132,6 +140,22 @@ def test_a_larger_model_than_the_weights_are_of_is_refused_before_memory_is_fill
     sentence = refusal_of(checkpoints.load, folder)
 
     assert "its config.json describes" in sentence
+
+
+@pytest.mark.parametrize("read", [checkpoints.load_config, checkpoints.load_tokenizer])
+def test_settings_that_are_spelled_out_into_more_than_memory_holds_are_refused(folder, read):
+    change(folder / "config.json", num_labels=10**12)
+    (folder / "tokenizer_config.json").unlink(missing_ok=True)
+
+    assert "MiB of memory" in refusal_of(read, folder)
+
+
+def test_memory_is_limited_while_a_strangers_settings_are_read_alone(folder):
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+
+    checkpoints.load_config(folder)
+
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 @pytest.mark.parametrize(
