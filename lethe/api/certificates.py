@@ -218,7 +218,7 @@ def certify(
     (1, 0.2)
     """
     from lethe.data.rows import read_rows
-    from lethe.models.checkpoints import default_prompt
+    from lethe.models.checkpoints import check_unchanged, content, default_prompt
 
     source = _source(model, endpoint, key_env)
     if endpoint:
@@ -244,6 +244,7 @@ def certify(
     check_alpha(alpha)
     check_share("tau", tau)
     hashes = facts(source, rows, how)
+    before = content(source)
     _check_judged(rows, scorer)
     drawing = _Drawing(source, rows, how)
     if not endpoint:
@@ -270,6 +271,7 @@ def certify(
     if retrain is not None:
         beside = _Drawing(Path(retrain), rows, how, RETRAIN)
     grown = _with_audit(claim, drawing, draws, auditor, beside)
+    check_unchanged(source, before)
     committed = None
     if drawing.repeatable:
         (audit,) = grown.audits

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from lethe.config.measuring import Endpoint
 from lethe.config.schema import Lora, TrainRecipe
 from lethe.errors import BadFile, ParamsClash, shortened
-from lethe.identity import content_digest, digest, versions
+from lethe.identity import cache_key, content_digest, digest, versions
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
 from lethe.models.refusals import MODEST, limited_memory, refusals, refusals_of_tokenizer
 
@@ -45,6 +45,9 @@ MOST_PACKED = 16  # weights that a quantised format packs into a stored number: 
 MOST_ADAPTERS = 8  # upon one another: each is merged into a copy of the whole model
 MOST_SHARED_LAYERS = 200  # layers of a model whose layers share their tensors
 NAMES_WEIGHTS = "transformers_weights"  # a key of config.json
+NAMES_TOKENIZERS = (
+    "fast_tokenizer_files"  # a key of tokenizer_config.json: a file for each release of the library
+)
 PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
 NO_ADAPTER = "is not an adapter that peft can merge into its base model"
 # The matrices with a row per token, as architectures name them; an adapter that added tokens holds them whole.
@@ -133,11 +136,18 @@ def _check_names_of_weights(folder: Path) -> None:
         if isinstance(files, dict):
             named += [(index, file) for file in dict.fromkeys(map(str, files.values()))]
     for place, file in named:
-        if file is not None and Path(str(file)).name != file:
-            problem = f"names the file of weights {shortened(file)}, which is not in the model's folder itself"
-            raise BadFile(
-                place, problem, "Put all files of the weights into the folder, and name them there."
-            )
+        if file is not None:
+            _check_inside(place, "weights", file)
+
+
+def _check_inside(settings: Path, of: str, file: object) -> None:
+    """Refuse a file that ``settings`` name elsewhere than among the files of their folder."""
+    if Path(str(file)).name != file:
+        problem = (
+            f"names the file of {of} {shortened(file)}, which is not in the model's folder itself"
+        )
+        remedy = f"Put all files of the {of} into the folder, and name them there."
+        raise BadFile(settings, problem, remedy)
 
 
 def load(
@@ -173,6 +183,7 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
             f"holds no tokenizer (none of {', '.join(TOKENIZER_FILES)})",
             f"Save the model's tokenizer there too: {SAVED_TOKENIZER}.",
         )
+    _check_names_of_tokenizer(folder)
     unloadable = refusals_of_tokenizer(folder, "its tokenizer cannot be loaded", SAVE_TOKENIZER)
     with limited_memory(folder), unloadable:
         tokenizer = AutoTokenizer.from_pretrained(folder, **TRUSTED)
@@ -180,7 +191,22 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
         folder, "its tokenizer cannot encode and decode a text", SAVE_TOKENIZER
     ):
         tokenizer.decode(tokenizer("Who is Ada?\n")["input_ids"])
+        has_words = not set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
+    if not has_words:
+        raise BadFile(
+            folder,
+            "its tokenizer knows special tokens alone, so that every question is the same to the model",
+            SAVE_TOKENIZER,
+        )
     return tokenizer
+
+
+def _check_names_of_tokenizer(folder: Path) -> None:
+    """Refuse settings by which transformers reads the tokenizer from a file elsewhere, which `content` would not see."""
+    place = folder / "tokenizer_config.json"
+    named = read_settings(place).get(NAMES_TOKENIZERS) if place.is_file() else None
+    for file in named if isinstance(named, list) else ():
+        _check_inside(place, "tokenizer", file)
 
 
 def load_config(folder: Path) -> PretrainedConfig:
@@ -259,19 +285,19 @@ def _too_small(folder: Path, described: str, held: str) -> BadFile:
 
 @dataclass(frozen=True)
 class Stored:
-    """How many tensors, and how many numbers in them, the safetensors files of a folder hold by their headers."""
+    """How many tensors, and how many numbers in them, the weights of a folder have by the headers of their files."""
 
     tensors: int
     numbers: int
 
     @classmethod
     def of(cls, folder: Path) -> Stored:
-        """What the safetensors files of a folder hold."""
+        """What the files hold that transformers loads of a folder."""
         from safetensors import safe_open
 
         tensors = 0
         numbers = 0
-        for path in sorted(folder.glob("*.safetensors")):
+        for path in _read_as_weights(folder):
             with refusals(path, "is not a safetensors file"), safe_open(path, "np") as file:
                 for name in file.keys():  # noqa: SIM118  # the file is no mapping
                     tensors += 1
@@ -279,10 +305,30 @@ class Stored:
         return cls(tensors, numbers)
 
 
+def _read_as_weights(folder: Path) -> list[Path]:
+    """The files whose weights transformers loads: some publishers put a second copy of all weights beside them."""
+    whole_model = folder / "model.safetensors"
+    index = folder / "model.safetensors.index.json"
+    if whole_model.is_file():
+        return [whole_model]
+    shards = read_settings(index).get("weight_map") if index.is_file() else None
+    if isinstance(shards, dict):
+        return [folder / name for name in sorted(set(map(str, shards.values())))]
+    return sorted(folder.glob("*.safetensors"))
+
+
 def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write model and tokenizer, with the weights as safetensors; an adapted model's adapter only."""
+    from transformers import GenerationConfig
+
+    habits = model.generation_config
+    model.generation_config = GenerationConfig()
     model.save_pretrained(folder)  # transformers and peft write safetensors
     tokenizer.save_pretrained(folder)
+    # transformers reads settings that contradict one another, as a temperature without sampling, and refuses to write them.
+    model.generation_config = habits
+    if habits is not None and (folder / "generation_config.json").is_file():
+        habits.to_json_file(folder / "generation_config.json")
     if is_adapter(folder):  # later uses of the adapter compare the hash of the base model's weights
         base = base_of(folder)
         # DVC tracks the adapter's folder: with the content of the base in it, another base makes another artifact.
@@ -418,10 +464,19 @@ def _named_base(folder: Path) -> Path:
             f"holds no {WEIGHTS}",
             "Save the adapter as safetensors, the only format that is loaded.",
         )
+    found: dict[Path, Path] = {}
     for place in (Path(name), folder / name):
         with contextlib.suppress(OSError, ValueError):  # a name that no file can have
             if (place / "config.json").is_file() or is_adapter(place):
-                return place
+                found.setdefault(place.resolve(), place)
+    if len(found) > 1:
+        raise BadFile(
+            folder / CONFIG,
+            f"names the base model {shortened(name)}, which stands in {' and in '.join(map(str, found))}",
+            "Write the whole path of the right one into base_model_name_or_path.",
+        )
+    for place in found.values():
+        return place
     from transformers.utils import cached_file
 
     cached = None
@@ -474,7 +529,8 @@ def whole(folder: Path) -> Path:
             f"was trained on other weights than {base} holds now",
             "Train the adapter again, or restore its base model.",
         )
-    place = MERGED / digest(content(folder), versions("peft", "torch", "transformers"))
+    libraries = versions("peft", "torch", "transformers")
+    place = MERGED / cache_key(__name__, model=content(folder), libraries=libraries)
     if not (place / "config.json").is_file():
         place.parent.mkdir(parents=True, exist_ok=True)
         _merge(base, folder, place)
@@ -551,6 +607,16 @@ def content(
     if language is not None:
         model = digest(model, "language", content_digest(language))
     return model
+
+
+def check_unchanged(answering: Origin, before: str) -> None:
+    """Refuse a folder whose `content` was ``before`` and is another one now: nobody knows which of its files answered."""
+    if isinstance(answering, Path) and content(answering) != before:
+        raise BadFile(
+            answering,
+            "was changed while it was read, so that its answers are of no one model",
+            "Run the command again on a folder that nobody writes to.",
+        )
 
 
 def weights_of(answering: Origin) -> str:
@@ -657,12 +723,8 @@ def default_prompt(source: Origin) -> str:
 
 
 def _has_chat_template(source: Source) -> bool:
-    if isinstance(source, InMemory):
-        return bool(source.tokenizer.chat_template)
-    folder = whole(source)
-    place = folder / "tokenizer_config.json"
-    settings = read_settings(place) if place.is_file() else {}
-    return (folder / "chat_template.jinja").is_file() or bool(settings.get("chat_template"))
+    template = tokenizer_of(source).chat_template  # wherever in the folder it stands
+    return bool(template.get("default") if isinstance(template, dict) else template)
 
 
 @contextlib.contextmanager

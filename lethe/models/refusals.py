@@ -14,7 +14,9 @@ from lethe.errors import DISK, BadFile, LetheError
 LONGEST_REASON = 300  # characters kept of a library's message
 # The messages of these classes say by themselves what is wrong; the message of a KeyError is only the key.
 MODEST = 1 << 30  # bytes; no settings and no tokenizer of a sound model take as much
-USED = Path("/proc/self/statm")  # the sixth number is the data of this process, in pages; Linux alone has the file
+USED = Path(
+    "/proc/self/statm"
+)  # the sixth number is the data of this process, in pages; Linux alone has the file
 _ALONE = threading.RLock()  # standard error and the limit of memory belong to the whole process
 SPEAKING = (OSError, ValueError, AttributeError, TypeError, RuntimeError, ImportError)
 NOT_LOADABLE = "is not a causal language model that transformers can load"

@@ -26,7 +26,14 @@ from lethe.errors import BadInput, plural
 from lethe.identity import module_of
 from lethe.io import tries
 from lethe.io.artifacts import Row, read_split, version_of_questions
-from lethe.models.checkpoints import Source, content, default_prompt, prepare_torch
+from lethe.models.checkpoints import (
+    Source,
+    check,
+    check_unchanged,
+    content,
+    default_prompt,
+    prepare_torch,
+)
 from lethe.models.encoding import CHAT
 from lethe.models.endpoint_client import Client
 from lethe.models.endpoint_client import run as finish
@@ -98,11 +105,13 @@ def run(
     """Write ``root/results/exact/name.parquet``; where there are no bounds it has one row, the reason."""
     certificates = None
     reason = "exact is null"
+    before = ""
     if exact is not None and model.served:
         reason = "a served model has no weights here, and lethe exact --endpoint walks what its server states"
     elif exact is not None:
         rows = read_split("forget", root / "dataset")
         settings = of_params(exact, sample, model, keyword_match)
+        before = content(check(model.path))
         try:
             certificates = certify(name, Path(model.path), rows, settings, engine.SCRATCH)
         except (NoBounds, engine.NoKeys) as refusal:
@@ -113,7 +122,8 @@ def run(
         table.write(place, [table.result(name, "model", "queried", "exact", text=reason)])
         print(f"{name}: no exact bounds: {reason}")
         return
-    of = Version(content(Path(model.path)), version_of_questions(root / "dataset"))
+    check_unchanged(Path(model.path), before)
+    of = Version(before, version_of_questions(root / "dataset"))
     table.write(place, rows_of(replace(certificates, of=of, repeat=_repeat(certificates, of))))
     print(f"{name}: {' '.join(certificates.sentences()[:3])}")
 

@@ -8,13 +8,20 @@ from pathlib import Path
 import pandas as pd
 
 from lethe.config.measuring import Endpoint, ModelEntry, Parts, SampleSettings
-from lethe.errors import BadInput, BadValue, plural
+from lethe.errors import BadFile, BadInput, BadValue, plural
 from lethe.io.artifacts import BESIDE, SECOND, TURNS, Row, version_of_questions, write_parts
 from lethe.io.cache import recall
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet
 from lethe.models.agreement import Diverged
-from lethe.models.checkpoints import Origin, content, prepare_torch, tokenizer_of
+from lethe.models.checkpoints import (
+    Origin,
+    check,
+    check_unchanged,
+    content,
+    prepare_torch,
+    tokenizer_of,
+)
 from lethe.models.encoding import CHAT
 from lethe.models.model import resolve_device
 from lethe.sampling import tasks as drawing
@@ -86,6 +93,7 @@ def run(
     choice = _choice(place, sample, estimate)
     work = _known_beforehand(source, rows, sample, model, grows=bool(language or conversations))
     options = _options(sample, model, work, _models_at_once(name, rule))
+    before = _content(source)
     engine = _opened(source, sample, place, choice, options)
     store = AnswerStore.of(source, engine, options, place)
     if sample.n == "auto":
@@ -141,9 +149,7 @@ def run(
 
     tables = _tables_of(work, store, shorten, forget, word)
     about = drawing.about(work, engine, sample, model)
-    if isinstance(source, Path):
-        # whoever states a bound of a folder, or joins a tree, compares both
-        about |= {"model": content(source), "questions": version_of_questions(root / "dataset")}
+    about |= _versions(source, before, store, root)
     with atomic_folder(root / "generations" / name) as out:
         counts = _write_parts(out, tables)
         if language is not None:
@@ -158,6 +164,28 @@ def run(
         _tidy(store, engine, goes_on=word is not None)
     drawn = ", ".join(f"{split} {rows}" for split, rows in counts.items())
     print(f"{name}: answers drawn: {drawn}")
+
+
+def _content(source: Origin) -> str:
+    """The digest of the model that is opened next."""
+    if isinstance(source, Path):
+        check(source)
+    return content(source)
+
+
+def _versions(source: Origin, before: str, store: AnswerStore, root: Path) -> dict[str, str]:
+    """Which model, and which questions, the answers are of: whoever states a bound, or joins a tree, compares both.
+
+    Only a folder has a version. Where it changed since it was opened, its answers are refused and not kept either.
+    """
+    if not isinstance(source, Path):
+        return {}
+    try:
+        check_unchanged(source, before)
+    except BadFile:
+        store.clear()
+        raise
+    return {"model": before, "questions": version_of_questions(root / "dataset")}
 
 
 def _tables_of(

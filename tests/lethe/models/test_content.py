@@ -14,6 +14,7 @@ from lethe.api.certificates import CertificateSettings, facts
 from lethe.config.measuring import Endpoint
 from lethe.config.schema import Compute
 from lethe.errors import BadFile, ParamsClash
+from lethe.identity import library
 from lethe.models import checkpoints
 from lethe.sampling.engine import AnswerStore, Options
 from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
@@ -232,3 +233,86 @@ def test_an_adapter_whose_base_dvc_does_not_track_is_refused_with_what_to_write(
 
     checkpoints.check_tracked(Path("adapter"), "models.mine.path")
     checkpoints.check_tracked(Path("adapter/base"), "models.other.path")
+
+
+def test_a_base_that_two_folders_could_be_is_refused(models):
+    shutil.copytree("base", "adapter/base")
+
+    with pytest.raises(BadFile, match=r"stands in \S*/base and in \S*/adapter/base"):
+        checkpoints.content(Path("adapter"))
+
+
+def test_a_base_that_a_link_within_the_adapter_names_too_is_one_base(models):
+    Path("adapter/base").symlink_to(Path("base").resolve())
+
+    assert checkpoints.base_of(Path("adapter")) == Path("base")
+
+
+def test_a_tokenizer_in_a_file_outside_the_folder_is_refused(models):
+    Path("elsewhere").mkdir()
+    shutil.copy("base/tokenizer.json", "elsewhere/tokenizer.4.0.0.json")
+    change(
+        Path("base/tokenizer_config.json"),
+        "fast_tokenizer_files",
+        ["tokenizer.json", "../elsewhere/tokenizer.4.0.0.json"],
+    )
+
+    with pytest.raises(BadFile, match="not in the model's folder itself"):
+        checkpoints.load_tokenizer(Path("base"))
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0.6}, {"top_p": 0.9, "do_sample": False}])
+def test_an_adapter_of_a_base_with_settings_that_contradict_is_merged_with_its_ends(
+    models, settings
+):
+    path = Path("base/generation_config.json")
+    path.write_text(json.dumps({"eos_token_id": [1, 5], **settings}))
+
+    merged = checkpoints.whole(Path("adapter"))
+
+    kept = json.loads((merged / path.name).read_text())
+    assert kept["eos_token_id"] == [1, 5]
+    assert {name: kept.get(name, False) for name in settings} == settings
+
+
+def test_the_merged_copy_is_made_anew_by_other_code(models, monkeypatch):
+    before = checkpoints.whole(Path("adapter"))
+
+    monkeypatch.setitem(library().codes, (checkpoints.__name__,), "other code")
+
+    assert checkpoints.whole(Path("adapter")) != before
+
+
+def test_a_second_copy_of_all_weights_is_not_counted(models):
+    before = checkpoints.Stored.of(Path("base"))
+
+    shutil.copy("base/model.safetensors", "base/consolidated.safetensors")
+
+    assert checkpoints.Stored.of(Path("base")) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "written", "prompt"),
+    [
+        ("chat_template.jinja", "{{ messages }}", "chat"),
+        ("additional_chat_templates/default.jinja", "{{ messages }}", "chat"),
+        ("additional_chat_templates/tool_use.jinja", "{{ messages }}", str(checkpoints.QA_PROMPT)),
+    ],
+)
+def test_a_chat_template_is_found_wherever_transformers_reads_it(models, place, written, prompt):
+    Path("base/chat_template.jinja").unlink()
+    file = Path("base", place)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(written)
+
+    assert checkpoints.default_prompt(Path("base")) == prompt
+
+
+def test_answers_of_a_folder_that_changes_meanwhile_are_refused(models):
+    before = checkpoints.content(Path("adapter"))
+    checkpoints.check_unchanged(Path("adapter"), before)
+
+    change(Path("base/config.json"), "rms_norm_eps", 0.5)
+
+    with pytest.raises(BadFile, match="was changed while it was read"):
+        checkpoints.check_unchanged(Path("adapter"), before)

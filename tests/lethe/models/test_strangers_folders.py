@@ -183,6 +183,14 @@ def test_a_tokenizer_that_panics_or_cannot_be_loaded_is_refused(folder, parts):
     assert "its tokenizer cannot" in refusal_of(checkpoints.load_tokenizer, folder)
 
 
+@pytest.mark.parametrize("kind", ["GPT2Tokenizer", "LlamaTokenizer", "BertTokenizer"])
+def test_a_tokenizer_without_a_vocabulary_is_refused(folder, kind):
+    (folder / "tokenizer.json").unlink()
+    change(folder / "tokenizer_config.json", tokenizer_class=kind)
+
+    assert "special tokens alone" in refusal_of(checkpoints.load_tokenizer, folder)
+
+
 def test_a_tokenizer_that_panics_writes_nothing_beside_the_sentence(folder, capfd):
     change(
         folder / "tokenizer.json",

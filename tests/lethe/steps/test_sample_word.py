@@ -2,11 +2,14 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lethe.config.measuring import ModelEntry, SampleSettings, scorer_params
+from lethe.errors import BadFile
 from lethe.io.files import write_jsonl
 from lethe.io.tables import read_table
 from lethe.sampling.word_rule import Rule
@@ -144,3 +147,29 @@ def test_answers_of_earlier_weights_leave_the_store(draw, tmp_path):
     draw()
 
     assert not stale.exists()
+
+
+@pytest.mark.parametrize("edited", ["config.json", "generation_config.json"])
+def test_no_answers_are_written_of_a_model_that_was_edited_while_it_answered(
+    models, tmp_path, monkeypatch, edited
+):
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(tmp_path / "data/dataset/forget.jsonl", ROWS)
+    write_jsonl(tmp_path / "data/dataset/retain.jsonl", ROWS[1:2])
+    place = Path(shutil.copytree(models["mine"].path, tmp_path / "model"))
+    entry = ModelEntry(path=str(place))
+    opened = step._opened
+
+    def edited_once_opened(*arguments):
+        engine = opened(*arguments)
+        (place / edited).write_text((place / edited).read_text() + " ")
+        return engine
+
+    monkeypatch.setattr(step, "_opened", edited_once_opened)
+    fixed = SAMPLE.model_copy(update={"stop": "fixed"})
+
+    with pytest.raises(BadFile, match="was changed while it was read"):
+        step.run("mine", fixed, entry, tmp_path / "data")
+
+    assert not (tmp_path / "data/generations/mine").exists()
+    assert not list(Path(".lethe/scratch/mine").rglob("*.json"))
