@@ -32,6 +32,7 @@ from lethe.models.endpoint_reply import cleaned_within, named
 from lethe.progress import progress
 from lethe.sampling.answer import Answers
 from lethe.sampling.endpoint_probes import (
+    NoProbe,
     Probe,
     Probes,
     drift,
@@ -153,6 +154,8 @@ class EndpointEngine:
         self.reserved = 0  # tokens that requests under way may spend
         self.capped = False
         self.as_stated = True  # every answer was drawn from the law whose probabilities are stated
+        self.law: Mapping[str, object] = {}  # of the first answers that were asked for
+        self.asks = False  # whether this process asks for answers
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         """The answers to each prompt, once all are drawn; those on disk are not asked for again.
@@ -171,18 +174,20 @@ class EndpointEngine:
         plain = (settings.temperature, settings.top_p, settings.top_k) == (1, 1, 0)
         self.as_stated = self.as_stated and plain
         journals = {prompt.prompt_id: self.remember(prompt, settings) for prompt in prompts}
-        jobs = self._jobs(prompts, settings)
         planned = 0
         asked_before = True
         for prompt in prompts:
             numbers = settings.of(prompt).sample_numbers()
             planned += len(numbers)
             asked_before &= journals[prompt.prompt_id].lines.keys() >= set(numbers)
+        self.asks |= any(self._missing(prompt, settings) for prompt in prompts)
         try:
+            jobs = self._jobs(prompts, settings)
             run(self._draw(jobs, journals))
-        except ServerGone as gone:
+        except (NoProbe, ServerGone) as gone:
             if not asked_before:
                 raise
+            self.asks = False
             print(visible(str(gone)), file=sys.stderr)
         if self.capped and not asked_before:
             drawn = sum(len(journal.answers) for journal in self.journals.values())
@@ -199,14 +204,22 @@ class EndpointEngine:
 
     @cached_property
     def probes(self) -> Probes:
-        """The probes of this endpoint: those on disk, else new ones."""
-        place = self.scratch / "probed" / f"{digest(self.endpoint.identity, self.chat)}.json"
-        finished = recall(place)
-        if finished is None:
-            probes = run(probe(self.client))
-            keep(place, asdict(probes))
+        """What the server does, as probed before each process that asked it for these answers, this one among them.
+
+        What passed before earlier answers may fail now, and what failed then may be mended: answers of another law have
+        probes of their own.
+        """
+        key = digest(self.endpoint.identity, self.chat, self.law)
+        place = self.scratch / "probed" / f"{key}.json"
+        kept = recall(place)
+        earlier = None if kept is None else restored(Probes, kept)
+        if earlier is not None and not self.asks:
+            probes = earlier
         else:
-            probes = restored(Probes, finished)
+            probes = run(probe(self.client))
+            if earlier is not None and any(journal.lines for journal in self.journals.values()):
+                probes = probes.beside(earlier)
+            keep(place, asdict(probes))
         show_probes(probes.tried)
         self.spent += probes.spent
         self.client.whole = probes.whole
@@ -218,6 +231,7 @@ class EndpointEngine:
         if not self.endpoint.seeded:
             changes_nothing.add("seed")
         drawing = settings.model_dump(exclude=changes_nothing)
+        self.law = self.law or drawing
         conversation = (prompt.prompt_id, prompt.text, *prompt.before)
         key = digest(self.endpoint.identity, self.chat, conversation, drawing)
         place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"
@@ -242,6 +256,9 @@ class EndpointEngine:
 
     def _jobs_of(self, prompt: Prompt, settings: Settings) -> list[EndpointRequest]:
         """The requests for the missing answers to one prompt, the greedy one first."""
+        missing = self._missing(prompt, settings)
+        if not missing:
+            return []
         ask = Ask(
             prompt.text,
             max_tokens=settings.max_new_tokens,
@@ -251,7 +268,6 @@ class EndpointEngine:
             logprobs=1 if self.probes.logprobs else None,
             before=prompt.before,
         )
-        missing = self._missing(prompt, settings)
         jobs = []
         if GREEDY in missing:
             missing.remove(GREEDY)

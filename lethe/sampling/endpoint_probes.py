@@ -3,6 +3,8 @@
 A cache, a temperature that is ignored or a model that changes half-way breaks that without an error, so probes try each.
 """
 
+from __future__ import annotations
+
 import asyncio
 import math
 from collections import Counter
@@ -58,7 +60,10 @@ class NoProbe(LetheError):
 
     def __init__(self, endpoint: Endpoint, failures: Mapping[str, int]):
         kinds = ", ".join(failures)
-        super().__init__(f"{endpoint} answered none of the probes ({kinds}): nothing was drawn.")
+        super().__init__(
+            f"{endpoint} answered none of the probes ({kinds}): nothing was drawn. Answers of earlier calls are kept: run the "
+            "same command again once the server answers."
+        )
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,27 @@ class Probes:
     whole: bool
     spent: float
     models: tuple[tuple[str, str | None], ...]
+
+    def beside(self, earlier: Probes) -> Probes:
+        """These probes, beside those before earlier answers: what either refutes holds of no set of both answers."""
+        tried = map(_weaker, self.tried, earlier.tried)
+        models = dict.fromkeys((*earlier.models, *self.models))
+        return replace(
+            self,
+            tried=tuple(tried),
+            seed=self.seed and earlier.seed,
+            spent=self.spent + earlier.spent,
+            models=tuple(models),
+        )
+
+
+def _weaker(later: Probe, earlier: Probe) -> Probe:
+    """The probe that says less for the server; of two that say the same the later one."""
+    from_weak_to_strong = (False, None, True)
+    order = from_weak_to_strong.index
+    if order(earlier.passed) >= order(later.passed):
+        return later
+    return replace(earlier, sentence=f"{earlier.sentence}, before answers of an earlier call")
 
 
 class _Tester:

@@ -257,7 +257,7 @@ def test_a_tokenizer_in_a_file_outside_the_folder_is_refused(models):
         ["tokenizer.json", "../elsewhere/tokenizer.4.0.0.json"],
     )
 
-    with pytest.raises(BadFile, match="not in the model's folder itself"):
+    with pytest.raises(BadFile, match="model's folder itself"):
         checkpoints.load_tokenizer(Path("base"))
 
 
@@ -314,5 +314,5 @@ def test_answers_of_a_folder_that_changes_meanwhile_are_refused(models):
 
     change(Path("base/config.json"), "rms_norm_eps", 0.5)
 
-    with pytest.raises(BadFile, match="was changed while it was read"):
+    with pytest.raises(BadFile, match="changed while it"):
         checkpoints.check_unchanged(Path("adapter"), before)

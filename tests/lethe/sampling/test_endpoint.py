@@ -466,7 +466,7 @@ def test_the_same_command_asks_again_for_failed_answers_alone(tmp_path, capfd):
         assert "same command again" in capfd.readouterr().err
         server.fault = None
         mended, served, paid = command()
-        assert paid == [reason for _, reason, _ in first].count("failed") >= asked > 0
+        assert paid - PROBES == [reason for _, reason, _ in first].count("failed") >= asked > 0
         assert served["failed"]["status 500"] > 0
         assert set(served["missing"]) == {"refused", "filtered"}
         assert command()[::2] == (mended, 0)
@@ -573,7 +573,8 @@ def test_a_kill_pays_for_no_answer_twice(tmp_path, moment):
         server.fault = None
         engine = engine_of(server, tmp_path)
         answers = drawn(engine)
-        assert len(server.bodies) <= PROBES + 130 + 4  # what was under way at the kill is lost
+        # what was under way at the kill is lost, and the server is probed again
+        assert len(server.bodies) <= 2 * PROBES + 130 + 4
         assert at_kill < PROBES + 130
         paid = len(server.bodies)
         assert drawn(engine_of(server, tmp_path)) == answers
@@ -663,6 +664,53 @@ def test_a_gate_on_a_server_that_repeats_stored_answers_is_closed(tmp_path, monk
     assert gate["bound"] is None
     assert "the probe draws" in gate["reason"]
     assert "switch off its cache" in gate["reason"]
+
+
+def one_stored_answer(asked, generator):
+    return ["red"], False
+
+
+def test_a_server_that_began_to_repeat_answers_is_probed_before_answers_of_another_law(tmp_path):
+    with FaultServer() as server:
+        evaluated(server, folder=tmp_path / "out")
+        server.draw = one_stored_answer
+        found = evaluated(server, n=600, temperature=0.5, folder=tmp_path / "out")
+
+    assert found.refused
+    assert found.forgetting == "none"
+
+
+def test_a_server_that_was_mended_draws_answers_of_another_law_with_a_claim(tmp_path):
+    with FaultServer(one_stored_answer) as server:
+        assert evaluated(server, folder=tmp_path / "out").refused
+        server.draw = words
+        found = evaluated(server, temperature=0.5, folder=tmp_path / "out")
+
+    assert not found.refused
+
+
+@pytest.mark.parametrize("laws", [(words, one_stored_answer), (one_stored_answer, words)])
+def test_answers_before_and_after_a_fault_are_both_under_its_probe(tmp_path, laws):
+    before, after = laws
+    fewer = SETTINGS.model_copy(update={"n": 40})
+    with FaultServer(before) as server:
+        drawn(engine_of(server, tmp_path), fewer)
+        server.draw = after
+        engine = engine_of(server, tmp_path)
+        drawn(engine)
+
+        assert probes_of(engine)["logprobs"] is False
+
+
+def test_a_server_is_not_probed_where_no_answer_is_missing(tmp_path):
+    with FaultServer() as server:
+        drawn(engine_of(server, tmp_path))
+        asked = len(server.bodies)
+        engine = engine_of(server, tmp_path)
+        drawn(engine)
+        engine.served()
+
+        assert len(server.bodies) == asked
 
 
 def thinks(number, asked, answer):
