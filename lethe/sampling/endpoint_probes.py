@@ -61,8 +61,8 @@ class NoProbe(LetheError):
     def __init__(self, endpoint: Endpoint, failures: Mapping[str, int]):
         kinds = ", ".join(failures)
         super().__init__(
-            f"{endpoint} answered none of the probes ({kinds}): nothing was drawn. Answers of earlier calls are kept: run the "
-            "same command again once the server answers."
+            f"{endpoint} answered none of the probes ({kinds}): nothing was drawn. Answers of earlier calls are kept: "
+            "run the same command again once the server answers."
         )
 
 
