@@ -1,4 +1,4 @@
-"""Stages for which params.yaml asks nothing, `exact: null` and `extract: null`: this process writes their tables.
+"""Stages for which params.yaml asks nothing (`exact`, `extract` or `twins` is null): this process writes their tables.
 
 DVC records each as if its command had run, so that `dvc status` and `dvc repro` agree, but no process starts.
 """
@@ -22,7 +22,11 @@ from lethe.errors import LetheError
 if TYPE_CHECKING:
     from flows.workers import Workers
 
-MAY_BE_NULL = ("exact", "extract")  # the groups of stages that a null section leaves without work
+MAY_BE_NULL = (
+    "exact",
+    "extract",
+    "twins",
+)  # the groups of stages that a null section leaves without work
 ALONE = threading.Lock()  # standard output and DVC's files are those of the whole process
 
 

@@ -23,11 +23,11 @@ class NoProcesses:
 
 @pytest.fixture(scope="module")
 def folder(pipeline, tmp_path_factory):
-    """A finished pipeline in which exact bounds and extraction were then switched off."""
+    """A finished pipeline in which exact bounds, extraction and twins were then switched off."""
     copy = tmp_path_factory.mktemp("unasked") / "lethe"
     shutil.copytree(pipeline[0], copy)
     params = yaml.safe_load((copy / "params.yaml").read_text())
-    write_params(copy, params | {"exact": None, "extract": None})
+    write_params(copy, params | {"exact": None, "extract": None, "twins": None})
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(copy)
         workspace.prepare(copy)
@@ -36,7 +36,7 @@ def folder(pipeline, tmp_path_factory):
         yield copy
 
 
-@pytest.mark.parametrize("stage", ["exact@base", "extract@retrain"])
+@pytest.mark.parametrize("stage", ["exact@base", "extract@retrain", "twins@base"])
 def test_a_stage_without_work_starts_no_process_and_is_done_for_dvc(folder, stage):
     group, name = stage.split("@")
     lines = []
