@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +27,7 @@ from lethe.registry import TEXT_ATTACKS
 from lethe.scoring.likelihood import Item
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.unlearning_game import signed_advantage
+from tests.lethe.audits.notes import fail, note, pids_in
 from tests.small import ROOT, one_after_another
 
 ATTACKS = TEXT_ATTACKS.names()
@@ -290,24 +289,6 @@ def test_the_json_of_a_game_has_the_keys_of_its_kind(kind, held, not_held):
     assert not_held not in written["methods"]["npo"]
     assert ("privacy" in written) == (kind == "images")
     assert {"tables", "figure", "bounds"}.isdisjoint(written)
-
-
-def note(folder: Path, name: str) -> None:
-    """Wait for the note of another process, which may take long to start."""
-    (folder / name).write_text(str(os.getpid()))
-    if len(os.sched_getaffinity(0)) == 1:
-        return
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(pids_in(folder)) == 1:
-        time.sleep(0.02)
-
-
-def pids_in(folder: Path) -> set[str]:
-    return {path.read_text() for path in folder.iterdir()}
-
-
-def fail(folder: Path, name: str) -> None:
-    raise RuntimeError(f"{name} went wrong")
 
 
 def test_every_call_is_made_in_other_processes(tmp_path, capsys):
