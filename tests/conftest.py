@@ -59,14 +59,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a slow fixture is slow, unless it is marked quick.
+    """What needs a slow fixture is slow.
 
     Files with slow tests come first, whole pipelines next: otherwise one worker runs the longest file alone at the end.
     """
     for item in items:
-        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())) and not item.get_closest_marker(
-            "quick"
-        ):
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     untold = sorted(path.name for path in slow if not _may_be_slow(path))

@@ -14,6 +14,7 @@ from tests.flows.miniature import (
     ends,
     flow_runs,
     mlflow_runs,
+    one_branch,
     processes_of,
     recorded,
     task_runs,
@@ -117,25 +118,39 @@ def test_failure_takes_its_branch_only_and_the_rerun_mends_it(repository):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("victim", ["stage", "dvc", pytest.param("flow", marks=pytest.mark.quick)])
-def test_kill_leaves_no_orphan_and_the_rerun_is_right(small, victim):
-    if victim == "flow":
-        small.use_its_own_server()
+@pytest.mark.parametrize("victim", ["stage", "dvc"])
+def test_a_killed_process_of_a_stage_leaves_no_orphan_and_the_rerun_is_right(small, victim):
     process = small.waiting("models/npo")
     stage = pid_of(small, "step.py")
     dvc = parent_of(parent_of(stage))  # the shell is between them
-    os.kill({"stage": stage, "dvc": dvc, "flow": process.pid}[victim], signal.SIGKILL)
+
+    os.kill({"stage": stage, "dvc": dvc}[victim], signal.SIGKILL)
+
+    assert_it_ends_and_runs_again(small, process, status=1, state="Failed")
+
+
+def test_a_killed_run_leaves_no_orphan_and_the_rerun_is_right(tmp_path):
+    """A run with a server of its own, as a user has it: no other server need start for this test."""
+    alone = one_branch(tmp_path / "mini", {"PREFECT_HOME": str(tmp_path / "prefect")})
+    process = alone.waiting("models/npo")
+
+    os.kill(process.pid, signal.SIGKILL)
+
+    assert_it_ends_and_runs_again(alone, process, status=-signal.SIGKILL, state="Crashed")
+
+
+def assert_it_ends_and_runs_again(repository, process, status, state):
     process.communicate(timeout=180)
-    assert process.returncode == {"stage": 1, "dvc": 1, "flow": -signal.SIGKILL}[victim]
-    wait_until(lambda: not list(processes_of(small)), seconds=30)
-    quiet = (small.folder / "alive").read_text()
+    assert process.returncode == status
+    wait_until(lambda: not list(processes_of(repository)), seconds=30)
+    quiet = (repository.folder / "alive").read_text()
     time.sleep(0.3)
-    assert (small.folder / "alive").read_text() == quiet, "a stage went on writing"
-    (small.folder / "slow").unlink()
-    assert small.ran()["unlearn@npo"] == "ran"
-    assert small.dvc("status").stdout.startswith("Data and pipelines are")
-    first, second = (run.state_name for run in flow_runs(small))
-    assert (first, second) == ("Crashed" if victim == "flow" else "Failed", "Completed")
+    assert (repository.folder / "alive").read_text() == quiet, "a stage went on writing"
+    (repository.folder / "slow").unlink()
+    assert repository.ran()["unlearn@npo"] == "ran"
+    assert repository.dvc("status").stdout.startswith("Data and pipelines are")
+    first, second = (run.state_name for run in flow_runs(repository))
+    assert (first, second) == (state, "Completed")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
