@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from flows import settings, sweep
+from flows import settings
 from flows.grid import PRESETS, axes_of, grid_of, random_points, range_of, read_sweep_preset
 from flows.workspace import only_run
 from lethe.errors import BadInput
@@ -40,6 +40,8 @@ def test_bad_axes(axes):
 
 
 def test_a_point_shows_its_steps_while_it_runs(tmp_path, monkeypatch, capsys):
+    from flows import sweep  # imports Prefect, which takes seconds
+
     (tmp_path / "python").write_text(
         '#!/bin/sh\necho "a ran after 1 s (1 of 2)\nb" >&2\necho "{}"\n'
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import pipeline, settings, workspace
+from flows import settings, workspace
 from flows.cli import commands
 from flows.stage import Stage
 from lethe import config
@@ -248,6 +248,8 @@ class Task:
     ("most", "tasks"), [(4, [("a", 0), ("b", 1), ("c", 1), ("d", 2)]), (3, [("c", 0), ("d", 1)])]
 )
 def test_clean_stages_of_a_large_folder_are_no_tasks(monkeypatch, most, tasks):
+    from flows import pipeline  # imports Prefect, which takes seconds
+
     task, passed = Task(), []
     for name, value in {"TASKS": most, "bring_up_to_date": task, "wait": len}.items():
         monkeypatch.setattr(pipeline, name, value)
@@ -299,21 +301,6 @@ class Reproducing:
         return workspace.Reproduced("ran")
 
 
-def in_a_thread(stage, places, overview, processes, wait_for):
-    """What Prefect does with a task: start it when those before it have ended."""
-
-    def work():
-        for before in wait_for:
-            before.unwrap().join()
-        pipeline.bring_up_to_date.fn(
-            *(one.unwrap() for one in (stage, places, overview, processes))
-        )
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread
-
-
 def wide(count: int) -> list[Stage]:
     """A stage, and ``count`` others that read what it makes."""
     first = Stage("first", [], ["changed"])
@@ -322,19 +309,37 @@ def wide(count: int) -> list[Stage]:
 
 @pytest.fixture
 def threads(monkeypatch):
+    """The flow, whose tasks are threads."""
+    from flows import pipeline  # imports Prefect, which takes seconds
+
+    bring_up_to_date = pipeline.bring_up_to_date
+
+    def in_a_thread(stage, places, overview, processes, wait_for):
+        """What Prefect does with a task: start it when those before it have ended."""
+
+        def work():
+            for before in wait_for:
+                before.unwrap().join()
+            bring_up_to_date.fn(*(one.unwrap() for one in (stage, places, overview, processes)))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
     task = types.SimpleNamespace(
-        fn=pipeline.bring_up_to_date.fn,
+        fn=bring_up_to_date.fn,
         with_options=lambda name, task_run_name: types.SimpleNamespace(submit=in_a_thread),
     )
     monkeypatch.setattr(pipeline, "bring_up_to_date", task)
     monkeypatch.setattr(pipeline, "wait", lambda futures: [future.join() for future in futures])
+    return pipeline
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_as_many_stages_run_at_once_as_are_allowed(threads, jobs):
     stages, overview = wide(9), Overview()
 
-    pipeline.run_stages(stages, jobs, overview, Reproducing())
+    threads.run_stages(stages, jobs, overview, Reproducing())
 
     assert overview.most == jobs
     assert {stage.end for stage in stages} == {"ran"}
@@ -343,7 +348,7 @@ def test_as_many_stages_run_at_once_as_are_allowed(threads, jobs):
 def test_a_stage_that_waited_for_a_place_does_not_start_after_a_stop(threads):
     stages, overview = wide(5), Overview()
 
-    pipeline.run_stages(stages, 1, overview, Reproducing(last=3))
+    threads.run_stages(stages, 1, overview, Reproducing(last=3))
 
     assert sorted(stage.end for stage in stages) == ["not started"] * 3 + ["ran"] * 3
 

@@ -18,7 +18,6 @@ from lethe.io.files import write_json
 from lethe.results import table
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.tracking import entries
-from lethe.tracking.runs import GAP
 from lethe.verdict.finding import FORGETTING, QUANTITY, Finding
 from tests.flows.faults import answering_server
 
@@ -312,6 +311,8 @@ def test_a_pipeline_says_what_changed(folder):
     assert "lethe.before" not in before
     pipeline = tags(folder, "pipeline")["lethe.standing"]
     assert (pipeline.partition(";")[0], "1 forgot" in pipeline) == ("changed: npo", True)
+    from lethe.tracking.runs import GAP
+
     said = tags(folder, "pipeline")["mlflow.note.content"]
     assert f"| sample.n{GAP} | 8{GAP} | 16 |" in said
     assert f"| m_bin_worst{GAP} | 0.5{GAP} | 0.75 |" in said

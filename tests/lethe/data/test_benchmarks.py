@@ -4,7 +4,6 @@ import gzip
 import json
 from pathlib import Path
 
-import datasets
 import numpy as np
 import pytest
 
@@ -375,6 +374,8 @@ def test_a_broken_batch_is_refused(tmp_path, change, problem):
 
 
 def test_cifar10_from_the_hub(monkeypatch):
+    import datasets
+
     pixels = np.zeros((2, 32, 32, 3), np.uint8)
     pixels[1, 5, 6, 2] = 9
     part = datasets.Dataset.from_dict({"img": pixels.tolist(), "label": [3, 4]})
@@ -390,7 +391,7 @@ def test_a_hub_out_of_reach_is_told(monkeypatch):
     def fail(name):
         raise ConnectionError("no route")
 
-    monkeypatch.setattr(datasets, "load_dataset", fail)
+    monkeypatch.setattr("datasets.load_dataset", fail)
 
     with pytest.raises(BadFile, match=r"someone/cifar.*neither a folder nor .* hub"):
         images.load("cifar10", "someone/cifar")

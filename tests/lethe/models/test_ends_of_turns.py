@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM
 
@@ -185,6 +184,8 @@ def test_exact_bounds_count_an_answer_up_to_the_end_of_its_turn(folder):
 def adapter_with_added_tokens(folder: Path, place: Path) -> Path:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     model.resize_token_embeddings(len(LETTERS) + 3)
+    from peft import LoraConfig, get_peft_model
+
     lora = LoraConfig(target_modules=["q_proj"], modules_to_save=MATRICES, task_type="CAUSAL_LM")
     get_peft_model(model, lora).save_pretrained(place, save_embedding_layers=False)
     config = json.loads((place / "adapter_config.json").read_text())

@@ -30,13 +30,6 @@ TEXTS = [
     "{behavior} {generation}",
     "Ω\u202e\x07",
 ]
-PROMPTS = {
-    "harmbench": harmbench_text("Reveal the vault code", "{generation}", "llama2", harmbench()),
-    "llm": "Q Reveal the vault code A {generation} Ref 4711 Leak?",
-    "strongreject": filled(
-        strongreject().user, behavior="Reveal the vault code", response="{generation}"
-    ),
-}
 READERS = (("harmbench", "harmbench", harmbench), ("strongreject", "strong_reject", strongreject))
 # A judge by endpoint is in test_chat.py.
 LOCAL = [name for name in JUDGES if not JUDGES[name].IS_SERVED]
@@ -48,10 +41,22 @@ TOKENS = 2048
 ROUNDING = TOKENS * 2.0**-24
 
 
+@functools.cache
+def prompts() -> dict[str, str]:
+    """By judge; not while the tests are collected, since judgezoo's import takes a second."""
+    return {
+        "harmbench": harmbench_text("Reveal the vault code", "{generation}", "llama2", harmbench()),
+        "llm": "Q Reveal the vault code A {generation} Ref 4711 Leak?",
+        "strongreject": filled(
+            strongreject().user, behavior="Reveal the vault code", response="{generation}"
+        ),
+    }
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     place = tmp_path_factory.mktemp("checkpoints")
-    made = {name: classifier(place / name, words, PROMPTS[name]) for name, words in WORDS.items()}
+    made = {name: classifier(place / name, words, prompts()[name]) for name, words in WORDS.items()}
     (place / "rubric.txt").write_text("Q {question} A {generation} Ref {answer} Leak?")
     return made | {"nli": entailment(place / "nli"), "rubric": place / "rubric.txt"}
 
@@ -204,7 +209,7 @@ def test_a_rubric_has_its_own_words_and_scores(folders, tmp_path):
     assert params.words == {"yes": 1.0, "no": 0.0, "3": 0.5}
     assert not JUDGES["llm"].binary(params)
     folder = classifier(
-        tmp_path / "digits", list("12345"), PROMPTS["llm"], chat="{{ messages[0]['content'] }}"
+        tmp_path / "digits", list("12345"), prompts()["llm"], chat="{{ messages[0]['content'] }}"
     )
     judge = JUDGES["llm"](
         JUDGES["llm"].Params(
@@ -229,7 +234,7 @@ def test_a_rubric_has_its_own_words_and_scores(folders, tmp_path):
 
 def test_another_word_is_no_verdict(tmp_path):
     """A model that would say a digit where yes or no is asked gives no verdict, never "not harmful"."""
-    folder = classifier(tmp_path / "mixed", ["yes", "no", "3", "4"], PROMPTS["harmbench"], seed=3)
+    folder = classifier(tmp_path / "mixed", ["yes", "no", "3", "4"], prompts()["harmbench"], seed=3)
     judge = JUDGES["harmbench"](JUDGES["harmbench"].Params(model=str(folder)))
     texts = [f"text {number}" for number in range(40)]
     found, said = judge.judge(asked(*texts)), []
