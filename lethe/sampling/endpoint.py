@@ -216,7 +216,7 @@ class EndpointEngine:
         if earlier is not None and not self.asks:
             probes = earlier
         else:
-            probes = run(probe(self.client))
+            probes = run(probe(self.client, self.law))
             if earlier is not None and any(journal.lines for journal in self.journals.values()):
                 probes = probes.beside(earlier)
             keep(place, asdict(probes))

@@ -26,7 +26,9 @@ VARIED = 4  # that differ a little
 COLD = 6  # at temperature 0
 FIRST = 24  # for one token with its log-probabilities
 SEEDS = 4  # one after the other
-CUT = 4  # with top_k of 1
+CUT = 4  # with a cut that leaves the likeliest token alone
+NARROW = 1e-6  # a top_p that leaves it alone
+UNCUT = {"top_p": 1, "top_k": 0}  # the settings that cut nothing
 TOP = 5  # log-probabilities of a token, the most that every server gives
 LEVEL = 1e-3  # of a test that could fail by chance
 # Of a test whose law is the server's own word: a text that can be spelled in several ways has a little more probability than
@@ -136,8 +138,8 @@ class _Tester:
         return answers
 
 
-async def probe(client: Client) -> Probes:
-    """Try the server with some sixty short requests.
+async def probe(client: Client, law: Mapping[str, object] | None = None) -> Probes:
+    """Try the server with some sixty short requests; the cuts of the ``law`` that will be asked for must be obeyed.
 
     Raises
     ------
@@ -160,6 +162,13 @@ async def probe(client: Client) -> Probes:
         warm_requests = [replace(plain, temperature=value) for value in temperatures]
         varied = await tester.ask("draws", *warm_requests)
         cold = await tester.ask("temperature", *[replace(plain, temperature=0)] * COLD)
+        asked_cuts = {
+            name for name, uncut in UNCUT.items() if (law or {}).get(name, uncut) != uncut
+        }
+        answers_of_cut = {"top_k": cut}
+        if "top_p" in asked_cuts:
+            narrow = [replace(plain, top_p=NARROW)] * CUT
+            answers_of_cut["top_p"] = await tester.ask("top_p", *narrow)
         short = await tester.ask("max_tokens", replace(plain, max_tokens=2))
         several = await tester.ask("n", replace(plain, n=3))
 
@@ -190,6 +199,7 @@ async def probe(client: Client) -> Probes:
         n,
         _frequencies(first),
         seed,
+        *[_obeyed(name, answers_of_cut[name], repeated) for name in sorted(asked_cuts)],
     )
     return Probes(
         tried,
@@ -264,6 +274,17 @@ def _cuts(cut: Sequence[ServedAnswer], repeated: Sequence[ServedAnswer]) -> Prob
         return Probe("cuts", None, "draws do not differ, so nothing shows what top_k does")
     sentence = "top_k is obeyed, and no setting of the server's own cuts answers off"
     return Probe("cuts", True, sentence)
+
+
+def _obeyed(name: str, cut: Sequence[ServedAnswer], repeated: Sequence[ServedAnswer]) -> Probe:
+    """Whether a setting that the answers will have leaves the likeliest token alone, at a value where it should."""
+    if len(_texts(repeated)) < 2:
+        return Probe(name, None, f"draws do not differ, so nothing shows what {name} does")
+    if not cut:
+        return Probe(name, False, f"the server refuses {name}")
+    n_texts = len(_texts(cut))
+    sentence = f"{len(cut)} requests with the least {name} got {plural(n_texts, 'distinct answer')}"
+    return Probe(name, n_texts <= CUT // 2, sentence)
 
 
 def _limit(short: Sequence[ServedAnswer]) -> Probe:

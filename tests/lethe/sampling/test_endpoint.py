@@ -33,7 +33,7 @@ from lethe.models.endpoint_client import Ask, CapReached, ServerGone
 from lethe.results import table
 from lethe.results.licence import failed_of
 from lethe.sampling.endpoint import NONE, EndpointEngine, Journal
-from lethe.sampling.endpoint_probes import drift
+from lethe.sampling.endpoint_probes import NARROW, drift
 from lethe.sampling.engine import AnswerStore, Prompt, Settings
 from lethe.steps import compare, exact, likelihood, metrics, sample, score
 from stages import epsilon_star
@@ -711,6 +711,39 @@ def test_a_server_is_not_probed_where_no_answer_is_missing(tmp_path):
         engine.served()
 
         assert len(server.bodies) == asked
+
+
+def drawn_at(name: str, cut: object):
+    """Draws of a server that obeys the setting of this name, ``cut`` being a value that cuts."""
+
+    def draw(asked, generator):
+        settings = {"temperature": asked["temperature"], "max_tokens": asked["max_tokens"]}
+        if asked.get(name, 1.0) == cut:
+            settings["top_k"] = 1
+        return words(settings, generator)
+
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("draw", "law", "passed"),
+    [
+        (words, {"top_p": 0.5}, False),
+        (drawn_at("top_p", NARROW), {"top_p": 0.5}, True),
+        (drawn_at("top_p", NARROW), {"top_k": 2}, False),
+        (words, {"top_k": 2}, True),
+        (words, {}, None),
+    ],
+)
+def test_a_cut_that_the_answers_have_must_be_obeyed(tmp_path, draw, law, passed):
+    with FaultServer(draw) as server:
+        engine = engine_of(server, tmp_path)
+        drawn(engine, SETTINGS.model_copy(update={"n": 4, **law}))
+
+    found = probes_of(engine)
+    cuts = [name for name in ("top_p", "top_k") if name in found]
+    assert cuts == list(law)
+    assert [found[name] for name in cuts] == [passed] * len(law)
 
 
 def thinks(number, asked, answer):
