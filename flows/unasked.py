@@ -22,11 +22,8 @@ from lethe.errors import LetheError
 if TYPE_CHECKING:
     from flows.workers import Workers
 
-MAY_BE_NULL = (
-    "exact",
-    "extract",
-    "twins",
-)  # the groups of stages that a null section leaves without work
+# The groups of stages that a null section leaves without work.
+MAY_BE_NULL = ("exact", "extract", "twins")
 ALONE = threading.Lock()  # standard output and DVC's files are those of the whole process
 
 
