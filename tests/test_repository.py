@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 
 import pytest
@@ -29,7 +30,9 @@ REQUIRED = [Requirement(line) for line in PROJECT["dependencies"]] + OF_A_CLONE
 NOT_IMPORTED = {"fastapi", "sqlalchemy"}
 
 
+@cache
 def imported() -> dict[str, str]:
+    """Return a file that imports each package that is not of the standard library."""
     found = {}
     for path in [
         path for folder in sorted(OWN - {"tests"}) for path in sorted((ROOT / folder).rglob("*.py"))
