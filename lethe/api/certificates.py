@@ -731,7 +731,9 @@ class _Drawing:
         # It holds the answers, which counts replace.
         self.folder = tempfile.TemporaryDirectory(prefix="lethe-")
         self.engine = engine = EndpointEngine(model, Path(self.folder.name), how.prompt == "chat")
-        engine.law = how.model_dump(include={"temperature", "top_p", "top_k"})  # its cuts are probed
+        engine.law = how.model_dump(
+            include={"temperature", "top_p", "top_k"}
+        )  # its cuts are probed
         self._refuse({"probes": list(map(asdict, engine.probes.tried))})
 
     def check_drawn(self) -> None:

@@ -40,6 +40,7 @@ from lethe.sampling.endpoint_probes import (
     identity,
     probe,
     repeats,
+    takeover,
 )
 from lethe.sampling.engine import Belief, Prompt, Settings
 
@@ -393,6 +394,7 @@ class EndpointEngine:
         later_probes = (
             identity(models),
             drift(texts),
+            takeover(texts),
             repeats(stated),
             first_token(in_time),
         )

@@ -371,6 +371,28 @@ def drift(answers: Sequence[Sequence[str]]) -> Probe:
     return Probe("drift", p > NO_CHANGE, f"first against last answers: p = {p:.2g} of no change")
 
 
+def takeover(answers: Sequence[Sequence[str]]) -> Probe:
+    """Whether the most frequent answer took over at some time, as from a store that fills while it is asked.
+
+    ``answers`` are the texts of each question, in time. In independent draws the d other answers have random places among
+    the n: all of them are among the first k with probability C(k, d) / C(n, d). Bonferroni over the questions.
+    """
+    p_values = []
+    for texts in answers:
+        counts = Counter(texts)
+        if len(counts) < 2:
+            continue
+        most_frequent = max(counts, key=lambda text: (counts[text], text))  # whatever the order
+        others = [place for place, text in enumerate(texts, start=1) if text != most_frequent]
+        n_others = len(others)
+        p_values.append(math.comb(others[-1], n_others) / math.comb(len(texts), n_others))
+    if not p_values:
+        return Probe("takeover", None, "no question has two answers that differ")
+    p = min(1.0, len(p_values) * min(p_values))
+    sentence = f"a question has one answer from some time on, p = {p:.2g} by chance"
+    return Probe("takeover", p >= STORED, sentence)
+
+
 def first_token(answers: Sequence[Sequence[ServedAnswer]]) -> Probe:
     """Whether the server states one log-probability of the likeliest first token from the first answers to the last.
 

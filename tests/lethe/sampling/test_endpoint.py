@@ -32,8 +32,9 @@ from lethe.io.artifacts import write_splits
 from lethe.models.endpoint_client import Ask, CapReached, ServerGone
 from lethe.results import table
 from lethe.results.licence import failed_of
+from lethe.sampling import endpoint_probes
 from lethe.sampling.endpoint import NONE, EndpointEngine, Journal
-from lethe.sampling.endpoint_probes import NARROW, drift
+from lethe.sampling.endpoint_probes import NARROW, drift, takeover
 from lethe.sampling.engine import AnswerStore, Prompt, Settings
 from lethe.steps import compare, exact, likelihood, metrics, sample, score
 from stages import epsilon_star
@@ -744,6 +745,49 @@ def test_a_cut_that_the_answers_have_must_be_obeyed(tmp_path, draw, law, passed)
     cuts = [name for name in ("top_p", "top_k") if name in found]
     assert cuts == list(law)
     assert [found[name] for name in cuts] == [passed] * len(law)
+
+
+def stores_after(n: int):
+    """A fault of a server that repeats one answer to a question once it gave n; it states no probabilities."""
+    last: dict[str, list[str]] = {}
+
+    def fault(number, asked, answer):
+        kept = last.setdefault(json.dumps(asked["messages"]), [])
+        for choice in answer["choices"]:
+            del choice["logprobs"]
+            if len(kept) == n:
+                choice["message"]["content"] = kept[-1]
+            else:
+                kept.append(choice["message"]["content"])
+        return answer
+
+    return late(fault)
+
+
+def test_a_store_that_fills_while_it_is_asked_takes_over(tmp_path):
+    with FaultServer(fault=stores_after(10), n=False) as server:
+        engine = engine_of(server, tmp_path)
+        drawn(engine)
+
+    assert probes_of(engine)["takeover"] is False
+
+
+def test_an_answer_that_took_over_has_the_probability_of_its_place():
+    found = takeover([["b", "a", "a", "a"], ["a", "c", "a", "c"]])
+
+    assert "p = 0.5 " in found.sentence  # of two questions, the first with 1 in 4
+    assert found.passed
+
+
+def test_an_honest_server_fails_the_takeover_as_rarely_as_its_level(monkeypatch):
+    monkeypatch.setattr(endpoint_probes, "STORED", 0.05)
+    random = np.random.default_rng(0)
+    failures = 0
+    for _ in range(2_000):
+        texts = random.choice(["often", "rare", "rarer"], size=12, p=[0.7, 0.2, 0.1])
+        failures += takeover([texts.tolist()]).passed is False
+
+    assert failures / 2_000 <= 0.06
 
 
 def thinks(number, asked, answer):
