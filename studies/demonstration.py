@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 from lethe import config
 from lethe.config.schema import Params
 from lethe.errors import BadInput, MissingArtifact
-from lethe.io.files import Json
+from lethe.io.files import Json, flat_items
 from lethe.results.table import Numbers, Result, Results
 from lethe.results.table import read as read_results
 from studies import outcome
@@ -24,9 +23,8 @@ NAME = "demonstration"
 SEEDS = ("data.seed", "train.recipe.seed", "unlearn.recipe.seed", "sample.seed")
 ENTROPY, MATCHED = "npo_entropy", "npo_matched"  # with and without the entropy terms, else alike
 EQUAL = 0.01  # greedy scores that differ by no more are equal
-APART = (
-    0.1  # means of sampled scores that differ by more are apart: six standard errors of 1,024 draws
-)
+# Means of sampled scores that differ by more are apart: six standard errors of 1,024 draws.
+APART = 0.1
 HIGH = 0.5  # a score above this is far from nothing
 FEW = 64  # the first answers, of 1,024
 Values = dict[str, Json]
@@ -58,8 +56,11 @@ class Asked:
                 rows_of_question[question] = numbers
         if not rows_of_question:
             raise BadInput(f"{model} has no row of a question. `lethe run` measures it.")
+
         rows = list(rows_of_question.values())
-        sizes = {row.n for numbers in rows for row in numbers.series("score") if row.n}
+        sizes = []
+        for numbers in rows:
+            sizes += [row.n for row in numbers.series("score") if row.n]
         return cls(
             questions=tuple(rows_of_question),
             n=min(sizes),
@@ -77,13 +78,16 @@ class Asked:
         return _with_error(self.mean + rho * self.sd, variances)
 
     def mean_score(self) -> Values:
+        """The mean over the questions of their mean scores."""
         return _with_error(self.mean, self.sd**2 / self.n)
 
     def deviation(self) -> Values:
+        """The mean over the questions of their standard deviations, each with about the variance s^2 / 2n."""
         return _with_error(self.sd, self.sd**2 / (2 * self.n))
 
 
 def _estimates(model: str, rows: Sequence[Numbers], quantity: str, basis: str) -> np.ndarray:
+    """A quantity of each question (questions,). Raises `BadInput` where a question has none."""
     values = []
     for numbers in rows:
         value = numbers.estimate(quantity, basis)
@@ -97,8 +101,12 @@ def _estimates(model: str, rows: Sequence[Numbers], quantity: str, basis: str) -
 
 
 def _with_error(values: np.ndarray, variances: np.ndarray) -> Values:
-    """The mean over the questions, with ``sd``, its standard error over the draws of these questions."""
-    return {"mean": float(values.mean()), "sd": float(np.sqrt(variances.sum()) / len(values))}
+    """The mean over the questions, with ``sd``, its standard error over the draws of these questions.
+
+    Both arrays are (questions,); the draws of two questions are independent.
+    """
+    error = np.sqrt(variances.sum()) / len(values)
+    return {"mean": float(values.mean()), "sd": float(error)}
 
 
 def study(root: Path, *, keep: bool = False) -> Values:
@@ -111,13 +119,10 @@ def study(root: Path, *, keep: bool = False) -> Values:
     for model in params.models:
         if not results.questions(model):
             raise MissingArtifact(f"data/results/metrics/{model}.parquet", f"metrics@{model}")
+
     settings = params.model_dump(mode="json")
-    seeds = []
-    for key in SEEDS:
-        value: Json = settings
-        for part in key.split("."):
-            value = value[part]
-        seeds.append(value)
+    setting_of_key = dict(flat_items(settings))
+    seeds = [setting_of_key[key] for key in SEEDS]
     of_study = outcome.Study(NAME, "lethe study demonstration", seeds, settings, keep)
     values = measure(params, results)
     of_study.finish(values)
@@ -129,21 +134,26 @@ def measure(params: Params, results: Results) -> Values:
     asked = {name: Asked.of(results, name) for name in params.models}
     models = []
     for name, questions in asked.items():
-        models.append({"model": name, **_numbers(questions, results, name, params.metrics.rho)})
-    values: Values = {"models": models}
+        numbers = _numbers(questions, results, name, params.metrics.rho)
+        models.append({"model": name, **numbers})
 
     references = {params.report.base, *params.report.retrains}
     unlearned = []
     for name, model in params.models.items():
         if name not in references and model.adaptive_threshold is None:
             unlearned.append(asked[name])
-    values["equal greedy score, sampled means apart"] = _apart(unlearned)
+
+    values: Values = {
+        "models": models,
+        "equal greedy score, sampled means apart": _apart(unlearned),
+    }
     if ENTROPY in asked and MATCHED in asked:
         values["entropy beside its control"] = _beside(asked[ENTROPY], asked[MATCHED])
     return values
 
 
 def _numbers(asked: Asked, results: Results, model: str, rho: float) -> Values:
+    """What the outcome states of a model; ``rho`` weighs the deviation in the ED score."""
     values: Values = {
         "questions": len(asked.questions),
         "answers": asked.n,
@@ -155,6 +165,7 @@ def _numbers(asked: Asked, results: Results, model: str, rho: float) -> Values:
         "questions with a sampled leak": int(np.count_nonzero(asked.leaks)),
         "convergence": _convergence(results, model),
     }
+
     of_model = results.model(model)
     alike = []
     for row in of_model.series("diversity", item="self_bleu"):
@@ -162,6 +173,7 @@ def _numbers(asked: Asked, results: Results, model: str, rho: float) -> Values:
             alike.append(row.estimate)
     if alike:
         values["self-BLEU of kept answers"] = float(np.mean(alike))
+
     for row in of_model.series("kept"):
         values[f"utility: {row.split}"] = row.estimate
     return values
@@ -171,19 +183,23 @@ def _convergence(results: Results, model: str) -> Values:
     """How far estimate and bound of the worst question are after `FEW` answers from those of all answers."""
     values: Values = {}
     for name, quantity in (("mean", "convergence_mean"), ("deviation", "convergence_sd")):
-        rows: list[Result] = []
+        row_at: dict[int, Result] = {}  # by the number of answers
         for numbers in results.questions(model).values():
-            rows += numbers.series(quantity)
-        row_at = {row.at: row for row in rows if row.at is not None}
+            for row in numbers.series(quantity):
+                if row.at is not None:
+                    row_at[row.at] = row
         if FEW not in row_at:
             continue
-        few, whole = row_at[FEW], row_at[max(row_at)]
+
+        few = row_at[FEW]
+        whole = row_at[max(row_at)]
         values[f"{name}, estimate"] = _distance(few.estimate, whole.estimate)
         values[f"{name}, bound"] = _distance(few.upper, whole.upper)
     return values
 
 
 def _distance(first: float | None, second: float | None) -> float | None:
+    """The absolute difference; None where a value is missing."""
     if first is None or second is None:
         return None
     return abs(first - second)
@@ -191,7 +207,8 @@ def _distance(first: float | None, second: float | None) -> float | None:
 
 def _apart(models: Sequence[Asked]) -> Values:
     """Over all pairs of models, the questions of equal greedy score, and those of them whose sampled means are apart."""
-    equal = apart = 0
+    equal = 0
+    apart = 0
     for first, second in itertools.combinations(models, 2):
         is_equal = np.abs(first.greedy - second.greedy) <= EQUAL
         is_apart = np.abs(first.mean - second.mean) > APART
@@ -217,13 +234,8 @@ def _beside(entropy: Asked, control: Asked) -> Values:
 
 
 def _share(count: int, questions: int) -> Values:
-    """A share of questions with its Clopper-Pearson interval of 95%; all of [0, 1] where there is no question."""
-    if not questions:
-        return {"mean": 0.5, "smallest": 0.0, "largest": 1.0, "questions": 0}
-    interval = stats.binomtest(count, questions).proportion_ci()
-    return {
-        "mean": count / questions,
-        "smallest": interval.low,
-        "largest": interval.high,
-        "questions": questions,
-    }
+    """A share of questions with its interval; all of [0, 1] where there is no question."""
+    ends: Values = {"mean": 0.5, "smallest": 0.0, "largest": 1.0}
+    if questions:
+        ends.update(outcome.share(count, questions))
+    return {**ends, "questions": questions}

@@ -3,7 +3,6 @@
 A step writes an outcome of its own, and the next start skips it; a killed step keeps its finished questions.
 """
 
-import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from lethe.io.artifacts import write_splits
 from lethe.io.files import Json
 from lethe.models import checkpoints
 from lethe.results.table import Result
-from studies.steps import Outcomes, Steps
+from studies.steps import Outcomes, Steps, working_in
 from studies.steps import read_outcomes as of_steps
 from studies.tofu_table.design import PRESETS, ROOT
 from studies.tofu_table.work import drawn, measured
@@ -43,6 +42,7 @@ class Design(Section):
 
     @property
     def steps(self) -> list["Step"]:
+        """The blocks in their order, then the step that joins them."""
         steps = []
         firsts = range(0, self.questions, self.block)
         for number, first in enumerate(firsts, start=1):
@@ -50,8 +50,10 @@ class Design(Section):
         return [*steps, Step(WHOLE)]
 
     def params(self, data: Path) -> Params:
+        """params.yaml with the settings of the design, for the published questions in ``data``."""
         changes = {**self.settings, "data.source": str(data), "sample.n": self.answers}
-        return config.validate(changed_document(changes.items(), ROOT / config.FILE), NAME)
+        document = changed_document(changes.items(), ROOT / config.FILE)
+        return config.validate(document, NAME)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,10 @@ def read_outcomes(keep: bool) -> dict[str, Mapping[str, Json]]:
 
 
 def _asked(design: Design, place: Place, step: str, first: int) -> dict[str, Json]:
-    """Draw, score and measure the answers to one block of questions, from the place ``first``."""
+    """Draw, score and measure the answers to one block of questions, from the place ``first``.
+
+    Raises `BadInput` where the published file has another number of questions than the design.
+    """
     began = time.monotonic()
     params = design.params(place.data)
     rows = load_splits(params.data)["forget"]
@@ -102,12 +107,11 @@ def _asked(design: Design, place: Place, step: str, first: int) -> dict[str, Jso
         raise BadInput(
             f"{place.data} holds {len(rows)} questions, and the design {design.questions}."
         )
+
     root = Path(step)
-    place.work.mkdir(parents=True, exist_ok=True)
-    with contextlib.chdir(place.work):
-        write_splits(
-            {"forget": rows[first : first + design.block]}, "harry_potter", root / "dataset"
-        )
+    block = rows[first : first + design.block]
+    with working_in(place.work):
+        write_splits({"forget": block}, "harry_potter", root / "dataset")
         drawn("model", params, ModelEntry(path=str(place.model)), root)
         values = measured("model", root, "metrics")
     return {
@@ -120,17 +124,14 @@ def _asked(design: Design, place: Place, step: str, first: int) -> dict[str, Jso
 
 def whole(design: Design, outcomes: Outcomes) -> dict[str, Json]:
     """The share of all questions whose M_bin is above the threshold, and how many leak by greedy decoding and by sampling."""
+    blocks = [outcomes[step.name] for step in design.steps if step.first is not None]
     leaks: dict[str, list[Result]] = {"sampled": [], "greedy": []}
-    models = set()
-    for step in design.steps:
-        if step.first is None:
-            continue
-        block = outcomes[step.name]
-        models.add(block["model"])
+    for block in blocks:
         for values in block["rows"]:
             row = Result(**values)
             if row.quantity == "leak" and row.basis in leaks:
                 leaks[row.basis].append(row)
+
     sampled = leaks["sampled"]
     greedy_leaks = np.array([row.estimate for row in leaks["greedy"]], dtype=np.float64)
     bounds = np.array([row.upper for row in sampled], dtype=np.float64)
@@ -141,5 +142,5 @@ def whole(design: Design, outcomes: Outcomes) -> dict[str, Json]:
         "share of M_bin above": float(np.mean(bounds > design.above)),
         "share with a sampled leak": float(np.mean(shares > 0)),
         "share with a greedy leak": float(np.mean(greedy_leaks)),
-        "models": sorted(models),
+        "models": sorted({block["model"] for block in blocks}),
     }

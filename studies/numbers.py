@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from lethe.io.files import Json
 from lethe.results.quantities import AUDIT, MODEL, QUESTION, SAID, Quantity
 from lethe.results.wording import FORGET
+from studies import markdown
 
 HEAD = ("name", "number", "paper", "direction", "what it is", "access")
 DIRECTIONS = {"leaks": "lower is better", "useful": "higher is better", "": ""}
@@ -57,6 +58,7 @@ def read() -> list[Table]:
 
 
 def _row(quantity: Quantity) -> Row:
+    """A quantity of the vocabulary as a row of the page."""
     parts = PARTS
     if quantity.at == "x":
         parts = PARTS | {"at": "X"}
@@ -102,6 +104,7 @@ def _what(quantity: Quantity) -> str:
 
 
 def as_json(tables: Sequence[Table]) -> list[Json]:
+    """Each table with its rows, as `lethe study numbers --json` prints them."""
     documents = []
     for table in tables:
         rows = [row.as_json() for row in table.rows]
@@ -123,12 +126,11 @@ def page(tables: Sequence[Table]) -> str:
         "weights or training.",
     ]
     for table in tables:
-        parts.append(f"## {table.title}")
-        lines = [" | ".join(HEAD), "|".join(["---"] * len(HEAD))]
+        rows = []
         for row in table.rows:
-            names = [f"`{name}`" for name in row.names]
-            cells = (", ".join(names), row.number, row.paper, row.direction, row.what, row.access)
-            escaped = [cell.replace("|", "\\|") for cell in cells]
-            lines.append(" | ".join(escaped).rstrip())
+            names = ", ".join(f"`{name}`" for name in row.names)
+            rows.append([names, row.number, row.paper, row.direction, row.what, row.access])
+        lines = [line.rstrip() for line in markdown.table(HEAD, rows)]
+        parts.append(f"## {table.title}")
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"

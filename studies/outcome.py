@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from scipy import stats
+
 from lethe.errors import BadInput
 from lethe.io.files import Json, read_json, write_json
 from lethe.process import git
@@ -117,3 +119,13 @@ def read(path: Path) -> dict[str, Json]:
     if missing:
         raise BadInput(f"{path}: no {', '.join(missing)}. Run the experiment again.")
     return outcome
+
+
+def share(count: int, n: int) -> dict[str, float]:
+    """The share ``count / n`` of runs or questions, with both ends of its exact (Clopper-Pearson) interval of 95%."""
+    interval = stats.binomtest(int(count), n).proportion_ci()
+    return {
+        "mean": count / n,
+        "smallest": float(interval.low),
+        "largest": float(interval.high),
+    }

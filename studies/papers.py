@@ -13,13 +13,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, get_args
 
-from scipy import stats
-
 from lethe.audits.unlearning_game.result import kendall
 from lethe.errors import BadFile
 from lethe.io.files import Json
 from lethe.io.yaml import read_yaml
-from studies import outcome
+from studies import markdown, outcome
 
 ROWS = Path(__file__).with_name("papers.yaml")
 Word = Literal["does not hold here", "not decided", "holds", "not run"]
@@ -27,7 +25,6 @@ WORDS: tuple[Word, ...] = get_args(Word)  # failures first
 OPERATORS = {"<=": operator.le, ">=": operator.ge}
 ENDS = (("smallest", "largest"), ("min", "max"), ("ci_low", "ci_high"))
 VALUES = ("mean", "quality")  # the keys of an estimate beside its ends
-LEVEL = 0.95  # of the interval of a share of runs
 HEAD = ("what", "claim", "paper", "here", "scale", "word", "command")
 
 
@@ -81,12 +78,19 @@ def read(rows: Path = ROWS, outcomes: Path = outcome.FOLDER) -> list[Table]:
 
 
 def as_json(tables: Sequence[Table]) -> list[Json]:
-    return [
-        {"title": table.title, "rows": [row.as_json() for row in table.rows]} for table in tables
-    ]
+    """Each table with its rows, as `lethe study papers --json` prints them."""
+    documents = []
+    for table in tables:
+        rows = [row.as_json() for row in table.rows]
+        documents.append({"title": table.title, "rows": rows})
+    return documents
 
 
 def _row(entry: Mapping[str, Json], rows: Path, outcomes: Path) -> Row:
+    """An entry of papers.yaml with the word that its outcome gives it.
+
+    Raises `BadFile` where numbers and outcome do not belong together.
+    """
     item = entry["item"]
     common = {"item": item, "claim": entry["claim"], "paper": str(entry.get("paper", ""))}
     if "outcome" not in entry:
@@ -96,25 +100,29 @@ def _row(entry: Mapping[str, Json], rows: Path, outcomes: Path) -> Row:
             raise BadFile(rows, f"{item} has no outcome and no needs", "Say what it needs.")
         return _not_run(common, entry)
 
-    path = outcomes / f"{entry['outcome']}.json"
+    name = entry["outcome"]
+    path = outcomes / f"{name}.json"
     if not path.is_file() and "needs" in entry:
         return _not_run(common, entry)
     if not path.is_file():
         raise BadFile(rows, f"{item} names an outcome that is not there: {path.name}")
     document = outcome.read(path)
     if not entry.get("rule"):
-        raise BadFile(
-            rows, f"{item} has an outcome and no rule", "Write comparisons of its numbers."
-        )
+        remedy = "Write comparisons of its numbers."
+        raise BadFile(rows, f"{item} has an outcome and no rule", remedy)
     if "{" not in entry["ours"]:
         raise BadFile(rows, f"{item} shows no number of its outcome", "Name one in braces.")
-    word = _word([_compared(comparison, document) for comparison in entry["rule"]])
+
+    compared = [_compared(comparison, document) for comparison in entry["rule"]]
     here = re.sub(r"\{([^{}]+)\}", lambda found: str(number(document, found[1])), entry["ours"])
-    name = entry["outcome"]
-    source = (
-        f"`{document['command']}`, {document['date']}: [{name}](../studies/outcomes/{name}.json)"
+    link = f"[{name}](../studies/outcomes/{name}.json)"
+    return Row(
+        **common,
+        here=here,
+        scale=entry.get("scale", ""),
+        word=_word(compared),
+        source=f"`{document['command']}`, {document['date']}: {link}",
     )
-    return Row(**common, here=here, scale=entry.get("scale", ""), word=word, source=source)
 
 
 def _not_run(common: Mapping[str, str], entry: Mapping[str, Json]) -> Row:
@@ -125,6 +133,7 @@ def _not_run(common: Mapping[str, str], entry: Mapping[str, Json]) -> Row:
 
 
 def _word(compared: Sequence[bool | None]) -> Word:
+    """The word of a rule from its comparisons: the worst decides."""
     if False in compared:
         return "does not hold here"
     if None in compared:
@@ -165,10 +174,12 @@ def number(document: Mapping[str, Json], path: Json) -> Number:
         agreement = min(kendall(first, second) for first, second in combinations(value.values(), 2))
         return Number(agreement, agreement, agreement)
     if runs:
-        ends = stats.binomtest(round(value * int(runs)), int(runs)).proportion_ci(LEVEL)
-        return Number(value, float(ends.low), float(ends.high))
+        n = int(runs)
+        ends = outcome.share(round(value * n), n)
+        return Number(value, ends["smallest"], ends["largest"])
     if not isinstance(value, Mapping):
         return Number(value, value, value)
+
     middle = next((value[key] for key in VALUES if key in value), None)
     if middle is None:
         raise BadFile(f"{document['name']}.json", f"has no number at {path}", "Correct the row.")
@@ -181,6 +192,7 @@ def number(document: Mapping[str, Json], path: Json) -> Number:
 
 
 def _item(value: Json, key: str, document: Mapping[str, Json], path: str) -> Json:
+    """What ``key`` takes of a list or an object. Raises `BadFile` where nothing of the outcome answers to it."""
     if isinstance(value, list):
         wanted = dict(re.findall(r"(\w+)=(.+?)(?=,\w+=|$)", key))
         for item in value:
@@ -193,13 +205,13 @@ def _item(value: Json, key: str, document: Mapping[str, Json], path: str) -> Jso
 
 def page(tables: Sequence[Table]) -> str:
     """Return docs/papers.md."""
-    counts = [
-        len([row for table in tables for row in table.rows if row.word == word]) for word in WORDS
-    ]
-    total = ", ".join(f"{count} *{word}*" for count, word in zip(counts, WORDS, strict=True))
+    words: list[Word] = []
+    for table in tables:
+        words += [row.word for row in table.rows]
+    counts = [f"{words.count(word)} *{word}*" for word in WORDS]
     parts = [
         "# What of the papers holds here",
-        f"{sum(counts)} tables, figures, theorems and claims of four papers: {total}. Failures stand first in "
+        f"{len(words)} tables, figures, theorems and claims of four papers: {', '.join(counts)}. Failures stand first in "
         "each table, and what was not run last.",
         "`lethe study papers --write docs/papers.md` writes this page from the rows in `studies/papers.yaml` and the "
         "outcome files in `studies/outcomes`. An outcome file names its command, commit, seeds and date, and is "
@@ -210,15 +222,16 @@ def page(tables: Sequence[Table]) -> str:
         "row, never about the paper's. Every command of this page needs: a clone, and minutes to days.",
     ]
     for table in tables:
-        lines = [f"## {table.title}", "", " | ".join(HEAD), "|".join(["---"] * len(HEAD))]
+        rows = []
         for row in table.rows:
-            cells = (row.item, row.claim, row.paper, row.here, row.scale, row.word, row.source)
-            lines.append(" | ".join(cell.replace("|", "\\|") for cell in cells))
+            rows.append([row.item, row.claim, row.paper, row.here, row.scale, row.word, row.source])
+        lines = [f"## {table.title}", "", *markdown.table(HEAD, rows)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
 def _shown(value: float) -> str:
+    """A number in three digits, or in two where it is written with an exponent."""
     if value == 0 or 0.001 <= abs(value) < 1000:
         return f"{value:.3g}"
     return f"{value:.2g}"

@@ -52,6 +52,7 @@ class Simulated:
     values: dict[str, np.ndarray]
 
     def mean(self, estimate: str) -> float:
+        """The mean over the runs."""
         return float(self.values[estimate].mean())
 
     def sd(self, estimate: str) -> float:
@@ -69,6 +70,7 @@ class Simulated:
         return f"{mean:.2f} ({self.sd(name):.2f})"
 
     def as_json(self) -> dict[str, object]:
+        """The cell as it stands in result.json and in the outcome."""
         estimates = {}
         for name in self.values:
             estimates[name] = {"mean": self.mean(name), "sd": self.sd(name)}
@@ -88,11 +90,13 @@ def simulate(
     runs: int,
     seed: int = 0,
 ) -> Simulated:
+    """All `ESTIMATES` of ``runs`` pairs of samples, ``n`` losses a side; each run has a random stream of its own."""
     if runs < 1:
         raise BadValue("runs", runs, "at least 1")
     truth = gamma_epsilon_star(gap, delta)
     truth_cut = gamma_epsilon_star(gap, delta, cut=delta)
-    values = []
+
+    values = np.empty((len(ESTIMATES), runs))
     for run in range(runs):
         rng = np.random.default_rng([seed, round(gap * 1000), n, run])
         train = rng.gamma(SHAPE, SCALE, n)
@@ -104,39 +108,48 @@ def simulate(
             parametric_epsilon_star(train, population, delta),
             ratios.split_lower_bound(train, population, delta, seed=run),
         )
-        values.append([result.value for result in results])
+        values[:, run] = [result.value for result in results]
     return Simulated(
         gap,
         n,
         delta,
         truth,
         truth_cut,
-        dict(zip(ESTIMATES, np.array(values).T, strict=True)),
+        dict(zip(ESTIMATES, values, strict=True)),
     )
 
 
 def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> float:
-    """Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), to about six digits, at quantiles of both exact tails."""
+    """Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), to about six digits, at quantiles of both exact tails.
+
+    With ``cut`` all four rates stay between ``cut`` and 1 - ``cut``; NaN where no threshold is left.
+    """
     if not 0 < delta < 1:
         remedy = "At delta = 0, Epsilon* is infinite for any gap but 0."
         raise BadValue("delta", delta, "a number in (0, 1)", remedy)
     cut = ratios.checked_cut(cut)
     shapes = (SHAPE, SHAPE + gap)
+
     tails = np.geomspace(delta / 10, 0.5, THRESHOLDS_PER_TAIL)
     quantiles = []
     for shape in shapes:
         quantiles.append(gammaincinv(shape, tails))
         quantiles.append(gammainccinv(shape, tails))
     x = np.concatenate(quantiles)
+
     if cut is not None:
         low = np.max(gammaincinv(shapes, cut))
         high = np.min(gammainccinv(shapes, cut))
         if low > high:
             return float("nan")
-        x = np.concatenate([[low, high], x[(x > low) & (x < high)]])
+        inside = x[(x > low) & (x < high)]
+        x = np.concatenate([[low, high], inside])
+
+    # A tail is computed as such: 1 minus the other loses the digits of a small one.
     train = (gammainc(SHAPE, x), gammaincc(SHAPE, x))
     population = (gammainc(SHAPE + gap, x), gammaincc(SHAPE + gap, x))
-    return ratios.largest(ratios.log_ratios(train, population, delta))[0]
+    logs = ratios.log_ratios(train, population, delta)
+    return ratios.largest(logs)[0]
 
 
 # (TPR + FPR) / 2, and (2, k) of (TPR - delta) / FPR and (TNR - delta) / FNR
@@ -147,34 +160,45 @@ def ratio_curves(delta: float, seed: int) -> tuple[Curves, Curves]:
     """The first two ratios of two normal laws over all thresholds: the true curves, and those of samples (Fig. 3)."""
     mean = APART
     n = DRAWN_LOSSES
+
     q = np.linspace(-8, mean + 8, 4001)
-    rng = np.random.default_rng(seed)
-    _, below_train, below_population = ratios.counts(rng.normal(size=n), rng.normal(mean, size=n))
     train = (np.exp(log_ndtr(q)), np.exp(log_ndtr(-q)))
     population = (np.exp(log_ndtr(q - mean)), np.exp(log_ndtr(mean - q)))
-    drawn = ratios.shares(below_train, n), ratios.shares(below_population, n)
-    return _curves(train, population, delta), _curves(*drawn, delta)
+    laws = _curves(train, population, delta)
+
+    rng = np.random.default_rng(seed)
+    _, below_train, below_population = ratios.counts(rng.normal(size=n), rng.normal(mean, size=n))
+    drawn_train = ratios.shares(below_train, n)
+    drawn_population = ratios.shares(below_population, n)
+    return laws, _curves(drawn_train, drawn_population, delta)
 
 
 def _curves(train: tuple, population: tuple, delta: float) -> Curves:
+    """The curves of two laws whose lower and upper tails (thresholds,) are ``train`` and ``population``."""
     (tpr, fnr), (fpr, _) = train, population
     inside = (fpr >= LEAST_RATE) & (fnr >= LEAST_RATE)
     logs = ratios.log_ratios(train, population, delta)[:2, inside]
-    return (tpr[inside] + fpr[inside]) / 2, np.exp(logs)
+    mean_rate = (tpr[inside] + fpr[inside]) / 2
+    return mean_rate, np.exp(logs)
 
 
 def fit_p_values(
     values: np.ndarray, components: Sequence[int], sizes: Sequence[int], seed: int = 0
 ) -> np.ndarray:
-    """Fig. 6: (components, sizes) p-values of the KS test of fit, on that many values set aside and as many fresh draws."""
+    """Fig. 6: (components, sizes) p-values of the KS test of fit, on that many values set aside and as many fresh draws.
+
+    Raises `BadValue` where too few values are left to fit the mixtures on.
+    """
     rng = np.random.default_rng(seed)
     mixed = rng.permutation(np.asarray(values, float))
     aside = max(sizes)
-    if len(mixed) - aside < max(components):
-        raise BadValue(
-            "losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside"
-        )
-    mixtures = [fit_mixture(mixed[aside : aside + MOST_FITTED], count) for count in components]
+    least = aside + max(components)
+    if len(mixed) < least:
+        raise BadValue("losses", len(mixed), f"at least {least}: {aside} are set aside")
+
+    fitted_on = mixed[aside : aside + MOST_FITTED]
+    mixtures = [fit_mixture(fitted_on, count) for count in components]
+
     p_values = np.empty((len(components), len(sizes)))
     for place, mixture in enumerate(mixtures):
         for column, size in enumerate(sizes):
@@ -190,12 +214,12 @@ LEVEL = 0.05  # of the test of fit
 
 def draw_ratios(path: Path, laws: Curves, drawn: Curves) -> None:
     """Fig. 3: the first two ratios along the thresholds; of the laws and of samples."""
+    names = ("(TPR − δ) / FPR", "(TNR − δ) / FNR")
+    titles = ("(a) the laws", "(b) samples")
     with picture(path, 6.4, 2.6, ncols=2, sharey=True) as (_, grid):
-        names = ("(TPR − δ) / FPR", "(TNR − δ) / FNR")
-        titles = ("(a) the laws", "(b) samples")
         for side, (x, ratios), title in zip(grid[0], (laws, drawn), titles, strict=True):
             for ratio, colour, name in zip(ratios, COLOURS, names, strict=False):
-                there = np.isfinite(ratio) & (ratio > 0)
+                there = np.isfinite(ratio) & (ratio > 0)  # the axis is logarithmic
                 side.plot(x[there], ratio[there], color=colour, label=name)
             side.set(yscale="log", xlim=(0, 1), title=title, xlabel="(TPR + FPR) / 2")
         grid[0][0].set_ylabel("ratio")
@@ -223,17 +247,18 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
     with picture(path, 2.5 * len(sizes), 2.8, ncols=len(sizes), sharey=True) as (_, grid):
         for axes, n in zip(grid[0], sizes, strict=True):
             of_size = [cell for cell in cells if cell.n == n]
-            row = sorted(of_size, key=lambda cell: cell.gap)
-            gaps = [cell.gap for cell in row]
-            truths = [cell.truth for cell in row]
+            of_size.sort(key=lambda cell: cell.gap)
+            gaps = [cell.gap for cell in of_size]
+            truths = [cell.truth for cell in of_size]
+            truths_cut = [cell.truth_cut for cell in of_size]
+            bounds = [cell.mean(CERTIFIED) for cell in of_size]
+
             axes.plot(gaps, truths, "-", color="#1c1d1f", label="truth")
-            truths_cut = [cell.truth_cut for cell in row]
             axes.plot(gaps, truths_cut, "--", color="#1c1d1f", label="truth, cut delta")
-            _bars(axes, gaps, row)
-            means = [cell.mean(CERTIFIED) for cell in row]
+            _bars(axes, gaps, of_size)
             axes.plot(
                 gaps,
-                means,
+                bounds,
                 color=COLOURS[2],
                 marker="_",
                 linestyle=":",
@@ -278,13 +303,12 @@ def goodness_of_fit(
 
 
 def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> None:
+    """The paper's own estimates of the cells, each mean with a standard deviation to both sides."""
     for name, colour, mark in zip(DRAWN, COLOURS, MARKS, strict=False):
-        means = [cell.mean(name) for cell in cells]
-        sds = [cell.sd(name) for cell in cells]
         axes.errorbar(
             places,
-            means,
-            sds,
+            [cell.mean(name) for cell in cells],
+            [cell.sd(name) for cell in cells],
             color=colour,
             marker=mark,
             markersize=3.5,
@@ -304,35 +328,37 @@ def draw(
     keep: bool = False,
 ) -> tuple[list[Simulated], dict[str, object]]:
     """Simulate every gap at every size and write the figures; return the cells, and the JSON that ``out`` holds."""
-    settings: dict[str, Json] = {"runs": runs, "sizes": list(sizes), "delta": delta}
     of_sizes = "".join(f" --size {size}" for size in sizes)
     command = f"lethe study epsilon-star-simulation --runs {runs}{of_sizes} --delta {delta:g}"
+    settings: dict[str, Json] = {
+        "runs": runs,
+        "sizes": list(sizes),
+        "delta": delta,
+        "components": components,
+    }
     of_study = outcome.Study(
         "epsilon-star-simulation",
         f"{command} --components {components} --seed {seed}",
         [seed],
-        {**settings, "components": components},
+        settings,
         keep,
     )
-    jobs = [(gap, n) for n, gap in itertools.product(sizes, GAPS)]
+
     with files_into(out) as folder:
+        jobs = list(itertools.product(sizes, GAPS))
         cells = []
-        for gap, n in progress(jobs, "simulation", "settings"):
+        for n, gap in progress(jobs, "simulation", "settings"):
             cells.append(simulate(gap, n, delta, runs, seed))
+
         tried = range(1, components + 1)
         sample_sizes = range(100, 1001, 100)
-        rng = np.random.default_rng([seed, 6])
-        train = rng.gamma(SHAPE, SCALE, 4000)
-        population = rng.gamma(SHAPE + 3, SCALE, 4000)
-        phi = Scale.of(train, population).phi
-        fits = {}
-        sides = {"training losses": train, "population losses": population}
-        for name, losses in progress(sides.items(), "test of fit", "samples", total=2):
-            fits[name] = fit_p_values(phi(losses), tried, sample_sizes, seed)
+        fits = _fits(tried, sample_sizes, seed)
+
         draw_ratios(folder / "figure-3.png", *ratio_curves(delta, seed))
         same_laws(folder / "figure-4.png", [cell for cell in cells if cell.gap == 0])
         growing_gap(folder / "figure-5.png", cells)
         goodness_of_fit(folder / "figure-6.png", fits, tried, sample_sizes)
+
         values_of_cells = [cell.as_json() for cell in cells]
         result: dict[str, object] = {
             "delta": delta,
@@ -346,9 +372,24 @@ def draw(
             },
         }
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
+
     kept = {"cells": values_of_cells, "fits not rejected": not_rejected(fits)}
     of_study.finish(kept, sorted(out.glob("figure-*.png")))
     return cells, result
+
+
+def _fits(components: Sequence[int], sizes: Sequence[int], seed: int) -> dict[str, np.ndarray]:
+    """Fig. 6: the p-values of `fit_p_values` for the losses of both sides at the largest gap."""
+    rng = np.random.default_rng([seed, 6])
+    train = rng.gamma(SHAPE, SCALE, 4000)
+    population = rng.gamma(SHAPE + max(GAPS), SCALE, 4000)
+    phi = Scale.of(train, population).phi
+
+    fits = {}
+    sides = {"training losses": train, "population losses": population}
+    for name, losses in progress(sides.items(), "test of fit", "samples", total=2):
+        fits[name] = fit_p_values(phi(losses), components, sizes, seed)
+    return fits
 
 
 def not_rejected(fits: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
@@ -368,6 +409,8 @@ def table(
     for cell in cells:
         estimates = [cell.shown(name) for name in ESTIMATES]
         rows.append([cell.n, cell.gap, f"{cell.truth:.2f}", f"{cell.truth_cut:.2f}", *estimates])
+
     title = f"Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}: mean (sd) of {runs} runs"
     columns = ["n", "gap", "truth", "truth, cut delta", *ESTIMATES]
-    return title, columns, rows, [f"The pictures: {out}/figure-3.png to figure-6.png"]
+    notes = [f"The pictures: {out}/figure-3.png to figure-6.png"]
+    return title, columns, rows, notes

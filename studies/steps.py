@@ -1,12 +1,16 @@
 """A study in steps, of which each writes an outcome of its own: the next start skips the steps that have one."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
+from lethe.instruction_set import in_use
 from lethe.io.files import Json
 from lethe.progress import tell
+from lethe.results.table import Result
 from studies import outcome
 
 if TYPE_CHECKING:
@@ -75,3 +79,43 @@ def read_outcomes(study: str, keep: bool) -> dict[str, Mapping[str, Json]]:
     """The values of the steps of a study that are done, by their names."""
     folder: Path = (outcome.FOLDER if keep else outcome.ELSEWHERE.absolute()) / study
     return {path.stem: outcome.read(path)["values"] for path in sorted(folder.glob("*.json"))}
+
+
+@contextlib.contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Work in a folder, which is made where it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.chdir(folder):
+        yield
+
+
+class Clock:
+    """Starts when it is made; `cost` is what an outcome states of the work since then.
+
+    A step that was killed took longer: these are the seconds of the process that ended it.
+    """
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.processor = time.process_time()
+
+    def cost(self) -> dict[str, Json]:
+        """The seconds by the clock and of the processor, and the instruction set."""
+        seconds = {
+            "wall": round(time.monotonic() - self.began),
+            "processor": round(time.process_time() - self.processor),
+        }
+        return {"seconds": seconds, "machine": in_use()}
+
+
+def kept_rows(rows: Iterable[Result], kept: Collection[tuple[str, str]]) -> list[dict[str, Json]]:
+    """The rows of questions of these pairs (quantity, basis) as JSON, without the fields that are empty.
+
+    `Result(**values)` restores a row.
+    """
+    documents = []
+    for row in rows:
+        if row.scope == "question" and (row.quantity, row.basis) in kept:
+            values = asdict(row).items()
+            documents.append({name: value for name, value in values if value not in (None, "")})
+    return documents

@@ -20,12 +20,13 @@ from lethe import config
 from lethe.config.measuring import SERVED
 from lethe.config.schema import Params
 from lethe.io.artifacts import Row, read_split
-from lethe.io.files import Json
+from lethe.io.files import Json, flat_items
 from lethe.statistics.epsilon_star import EpsilonStarAudit, audit
 from lethe.statistics.epsilon_star.ratios import recommended_delta
 from studies import outcome
 
 NAME = "epsilon-star-text"
+SEEDS = ("data.seed", "train.recipe.seed", "unlearn.recipe.seed")
 LEVEL = 0.05  # of a lower bound, and of the test of a fit
 LEAST = -(2.0**-24)  # ln p of a token whose probability rounds to 1 in float32
 Values = dict[str, Json]
@@ -46,13 +47,8 @@ class Losses:
         wherever all of their losses are below the threshold and those of more than delta of the population are not.
         """
         delta = recommended_delta(len(self.members))
-        return audit(
-            self.members,
-            self.population,
-            delta=delta,
-            cut=delta if cut else None,
-            alpha=LEVEL,
-        )
+        least_rate = delta if cut else None
+        return audit(self.members, self.population, delta=delta, cut=least_rate, alpha=LEVEL)
 
 
 def negative_logit(log_probs: np.ndarray) -> float:
@@ -63,7 +59,8 @@ def negative_logit(log_probs: np.ndarray) -> float:
     if not len(log_probs):
         return float("nan")
     capped = np.minimum(log_probs, LEAST)
-    return float(np.mean(np.log(-np.expm1(capped)) - capped))
+    log_of_rest = np.log(-np.expm1(capped))  # ln(1 - p)
+    return float(np.mean(log_of_rest - capped))
 
 
 def study(root: Path, *, keep: bool = False) -> Values:
@@ -73,11 +70,8 @@ def study(root: Path, *, keep: bool = False) -> Values:
     """
     params = config.load(root / config.FILE)
     settings = params.model_dump(mode="json")
-    seeds = [
-        settings["data"]["seed"],
-        settings["train"]["recipe"]["seed"],
-        settings["unlearn"]["recipe"]["seed"],
-    ]
+    setting_of_key = dict(flat_items(settings))
+    seeds = [setting_of_key[key] for key in SEEDS]
     of_study = outcome.Study(NAME, f"lethe study {NAME}", seeds, settings, keep)
     values = measure(params, root)
     of_study.finish(values)
@@ -94,13 +88,16 @@ def measure(params: Params, root: Path) -> Values:
         if model.path == SERVED or model.path in paths:
             continue  # the same weights at another temperature have the same losses
         paths.add(model.path)
+
         members = [*rows["forget"], *rows["retain"]]
         trained = params.train.models.get(name)
         if trained is not None and trained.rows == "retain":
             members = rows["retain"]
+
         prompt = root / params.asked(name).prompt
         numbers = _numbers(root / model.path, prompt, members, rows, label=name)
         models.append({"model": name, **numbers})
+
     fits = [row["paper"]["not rejected"] for row in models]
     return {"models": models, "one Gaussian not rejected": sum(fits) / len(fits)}
 
@@ -116,21 +113,24 @@ def _numbers(
     prepare_torch()
     model, tokenizer = load(path)
     encoder = Encoder(tokenizer, str(prompt))
+    padding = tokenizer.pad_token_id or 0
 
     def tokens_of(split: Sequence[Row], name: str) -> list[AnswerTokens]:
         examples = [encoder.example(row) for row in split]
-        return answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=f"{label} {name}")
+        return answer_tokens(model, examples, padding, label=f"{label} {name}")
+
+    def negative_logits(answers: Sequence[AnswerTokens]) -> np.ndarray:
+        return np.array([negative_logit(answer.log_probs) for answer in answers])
+
+    def mean_losses(answers: Sequence[AnswerTokens]) -> np.ndarray:
+        return np.array([answer.nll for answer in answers])
 
     heldout = tokens_of(rows["heldout"], "heldout")
     forget = tokens_of(rows["forget"], "forget")
     trained = tokens_of(members, "training set")
-    paper = Losses(
-        np.array([negative_logit(answer.log_probs) for answer in trained]),
-        np.array([negative_logit(answer.log_probs) for answer in heldout]),
-    )
-    ours = Losses(
-        np.array([answer.nll for answer in forget]), np.array([answer.nll for answer in heldout])
-    )
+
+    paper = Losses(negative_logits(trained), negative_logits(heldout))
+    ours = Losses(mean_losses(forget), mean_losses(heldout))
     return {
         "paper": {**_facts(paper.audit()), "with the cut": _finite(paper.audit(cut=True))},
         "ours": _facts(ours.audit()),
@@ -151,6 +151,7 @@ def _facts(result: EpsilonStarAudit) -> Values:
 
 
 def _finite(result: EpsilonStarAudit) -> float | None:
+    """The estimate; None where it is infinite or NaN."""
     return result.epsilon_star if math.isfinite(result.epsilon_star) else None
 
 
@@ -159,8 +160,17 @@ def table(values: Values) -> tuple[list[str], list[list[Json]]]:
     head = ["model", "training set", "with the cut", "lower", "Gaussian", "forget set", "lower"]
     rows = []
     for row in values["models"]:
-        paper, ours = row["paper"], row["ours"]
-        fit = "not rejected" if paper["not rejected"] else "rejected"
-        of_paper = [paper["estimate"], paper["with the cut"], paper["lower"], fit]
-        rows.append([row["model"], *of_paper, ours["estimate"], ours["lower"]])
+        paper = row["paper"]
+        ours = row["ours"]
+        rows.append(
+            [
+                row["model"],
+                paper["estimate"],
+                paper["with the cut"],
+                paper["lower"],
+                "not rejected" if paper["not rejected"] else "rejected",
+                ours["estimate"],
+                ours["lower"],
+            ]
+        )
     return head, rows

@@ -1,8 +1,10 @@
 """docs/twins-canaries.md and its picture: what trace of the canaries each model has, from the outcomes of its steps."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +21,9 @@ from lethe.verdict.rules import decide
 from lethe.verdict.verdict import Verdict
 from studies.canaries.design import RETRAIN, Step, is_control, models, steps
 from studies.canaries.design import Design as Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Outcomes = Mapping[str, Mapping[str, Json]]
 LOST = 1.0  # nats per token of the codes that stay; a digit that is not known costs 2.3
@@ -55,23 +60,27 @@ class Measured:
 
 def measured(plan: Plan, outcomes: Outcomes) -> list[Measured]:
     """The models whose steps are done, in the order of the steps."""
+    done = [step for step in models(plan) if step.name in outcomes]
     controls = []
-    for step in models(plan):
-        if is_control(step) and step.name in outcomes:
+    for step in done:
+        if is_control(step):
             test = _test(outcomes[step.name])
             controls.append(Control(step.of, test.p, TWINS.control_alpha, test.direction))
+
     found = []
-    for step in models(plan):
-        if step.name not in outcomes:
-            continue
+    for step in done:
         values = outcomes[step.name]
-        of_step = () if is_control(step) else tuple(controls)
-        trace = _trace(plan, step, values, of_step)
+        controls_of_step = () if is_control(step) else tuple(controls)
         # A code may also come with other words, so its probability alone is a certain lower end of a leak's.
-        true = np.array([scores[0] for scores in values["scores"]])
-        lower = float(np.exp(true.max()))
-        verdict = _verdict(plan, step, outcomes)
-        found.append(Measured(step, trace, verdict, lower, values["retain_loss"]))
+        log_probs_of_truth = [scores[0] for scores in values["scores"]]
+        model = Measured(
+            step,
+            _trace(plan, step, values, controls_of_step),
+            _verdict(plan, step, outcomes),
+            largest_lower=float(np.exp(max(log_probs_of_truth))),
+            retain_loss=values["retain_loss"],
+        )
+        found.append(model)
     return found
 
 
@@ -87,25 +96,30 @@ def _verdict(plan: Plan, step: Step, outcomes: Outcomes) -> Verdict | None:
 
 
 def _test(values: Mapping[str, Json]) -> TwinTest:
+    """The twin test of an outcome's ranks."""
     return twin_test(values["ranks"], values["candidates"])
 
 
 def _ends(values: Mapping[str, Json]) -> Ends:
-    return Ends.of_rows([Result(**row) for row in values["rows"]], tuple(values["secrets"]))
+    """Both ends of the leak of each canary of an outcome, at any level."""
+    rows = [Result(**row) for row in values["rows"]]
+    return Ends.of_rows(rows, tuple(values["secrets"]))
 
 
 def _trace(
     plan: Plan, step: Step, values: Mapping[str, Json], controls: tuple[Control, ...]
 ) -> Trace:
+    """The trace of a model at the level that all models under test share, beside its controls."""
     rng = np.random.default_rng(stream(0, "lifts of the canaries", step.of))
     level = plan.alpha / plan.models
+    scores = np.array(values["scores"])
     return Trace(
         _test(values),
         tuple(values["secrets"]),
         plan.alpha,
         models=plan.models,
         controls=controls,
-        lift=lift_of(np.array(values["scores"]), level, rng),
+        lift=lift_of(scores, level, rng),
         design=Design("drawn", "nothing but the draw itself"),
     )
 
@@ -113,17 +127,22 @@ def _trace(
 def page(plan: Plan, outcomes: Outcomes, picture: str) -> str:
     """The page: what was not run first, then the table, each model's sentence, and the picture."""
     found = measured(plan, outcomes)
-    left = [step.name for step in steps(plan) if step.name not in outcomes]
+    names = [step.name for step in steps(plan)]
+    left = [name for name in names if name not in outcomes]
+
     parts = [ABOUT.rstrip()]
     if left:
-        parts.append(f"## Not run\n\n{len(left)} of {len(steps(plan))} steps: {', '.join(left)}.")
+        parts.append(f"## Not run\n\n{len(left)} of {len(names)} steps: {', '.join(left)}.")
     failures = _failures(plan, found)
     if failures:
         parts.append("## What did not hold\n\n" + "\n".join(failures))
     parts.append("## What came out\n\n" + "\n".join(_table(plan, found)))
-    tested = [model for model in found if model.step.model in plan.methods]
-    if tested:
-        sentences = [f"- {model.trace.sentence(model.step.of)}" for model in tested]
+
+    sentences = []
+    for model in found:
+        if model.step.model in plan.methods:
+            sentences.append(f"- {model.trace.sentence(model.step.of)}")
+    if sentences:
         parts.append("\n".join(sentences))
     parts.append(
         f"![The curves of the ranks of each model, with the band of chance]({picture})\n\n"
@@ -148,30 +167,42 @@ def _failures(plan: Plan, found: Sequence[Measured]) -> list[str]:
 
 
 def _table(plan: Plan, found: Sequence[Measured]) -> list[str]:
-    head = "model|trace|p|mean rank|first, last|epsilon at least|word|likeliest code|loss on other codes"
-    lines = [head, "|".join(["---"] * (head.count("|") + 1))]
-    for model in found:
-        trace = model.trace
-        word: str = trace.word
-        if model.step.model not in plan.methods:
-            word = "control" if is_control(model.step) else "before unlearning"
-        epsilon = epsilon_lower(trace.test.ranks, trace.test.candidates, trace.alpha)
-        lines.append(
-            "|".join(
-                [
-                    model.step.of,
-                    word,
-                    p_text(trace.test.p, trace.test.log_p),
-                    f"{np.mean(trace.test.ranks):.1f}",
-                    f"{trace.first}, {trace.last}",
-                    f"{epsilon:.2f}",
-                    model.verdict.word if model.verdict else NONE,
-                    f"{significant(model.largest_lower, 2, 'lower'):g}",
-                    f"{model.retain_loss:.2f}",
-                ]
-            )
-        )
+    """The lines of the table, a row for each model."""
+    columns = (
+        "model",
+        "trace",
+        "p",
+        "mean rank",
+        "first, last",
+        "epsilon at least",
+        "word",
+        "likeliest code",
+        "loss on other codes",
+    )
+    lines = ["|".join(columns), "|".join("---" for _ in columns)]
+    lines += ["|".join(_cells(plan, model)) for model in found]
     return lines
+
+
+def _cells(plan: Plan, model: Measured) -> list[str]:
+    """The cells of a model, one a column."""
+    trace = model.trace
+    test = trace.test
+    word: str = trace.word
+    if model.step.model not in plan.methods:
+        word = "control" if is_control(model.step) else "before unlearning"
+    epsilon = epsilon_lower(test.ranks, test.candidates, trace.alpha)
+    return [
+        model.step.of,
+        word,
+        p_text(test.p, test.log_p),
+        f"{np.mean(test.ranks):.1f}",
+        f"{trace.first}, {trace.last}",
+        f"{epsilon:.2f}",
+        model.verdict.word if model.verdict else NONE,
+        f"{significant(model.largest_lower, 2, 'lower'):g}",
+        f"{model.retain_loss:.2f}",
+    ]
 
 
 def draw(plan: Plan, outcomes: Outcomes, path: Path) -> None:
@@ -183,26 +214,34 @@ def draw(plan: Plan, outcomes: Outcomes, path: Path) -> None:
 
     found = measured(plan, outcomes)
     columns = 4
-    rows = max(1, -(-len(found) // columns))
+    rows = max(1, math.ceil(len(found) / columns))
     figure, axes = pyplot.subplots(rows, columns, figsize=(9, 2.3 * rows), squeeze=False)
-    for place, panel in enumerate(axes.flat):
-        if place >= len(found):
-            panel.set_axis_off()
-            continue
-        test = found[place].trace.test
-        m = len(test.ranks)
-        k = test.candidates[0]
-        fewest, most = rank_band(m, k, found[place].trace.level)
-        shares = np.arange(k + 1) / k
-        low, high = np.concatenate([[0], fewest]) / m, np.concatenate([[0], most]) / m
-        panel.fill_between(shares, low, high, step="post", color="0.85")
-        panel.plot([0, 1], [0, 1], color="0.4", linewidth=0.8)
-        counts = [np.sum(np.less_equal(test.ranks, rank)) / m for rank in range(k + 1)]
-        panel.step(shares, counts, where="post", color="tab:red", linewidth=1.6)
-        panel.set_title(found[place].step.of, fontsize=9)
+    for panel in axes.flat[len(found) :]:
+        panel.set_axis_off()
+    for panel, model in zip(axes.flat, found, strict=False):
+        _draw_curve(panel, model.trace)
+        panel.set_title(model.step.of, fontsize=9)
         panel.tick_params(labelsize=7)
+
     figure.supxlabel("rank among the 20 candidates, as a share", fontsize=9)
     figure.supylabel("share of the 40 canaries", fontsize=9)
     figure.tight_layout()
     figure.savefig(path, dpi=110, metadata={"Software": None})
     pyplot.close(figure)
+
+
+def _draw_curve(panel: "Axes", trace: Trace) -> None:
+    """The share of canaries at or below each rank, on the band of a model that does not know."""
+    ranks = np.array(trace.test.ranks)
+    m = len(ranks)
+    k = trace.test.candidates[0]
+    shares = np.arange(k + 1) / k
+
+    fewest, most = rank_band(m, k, trace.level)
+    low = np.concatenate([[0], fewest]) / m
+    high = np.concatenate([[0], most]) / m
+    panel.fill_between(shares, low, high, step="post", color="0.85")
+    panel.plot([0, 1], [0, 1], color="0.4", linewidth=0.8)
+
+    counts = [np.count_nonzero(ranks <= rank) for rank in range(k + 1)]
+    panel.step(shares, np.array(counts) / m, where="post", color="tab:red", linewidth=1.6)

@@ -3,10 +3,8 @@
 A folder of work holds the models; where one is gone, it is made again by the same seeds.
 """
 
-import contextlib
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,6 @@ import numpy as np
 from lethe.config.measuring import ModelEntry
 from lethe.data.sealed import read_key
 from lethe.data.secrets import secrets_of
-from lethe.instruction_set import in_use
 from lethe.io.artifacts import write_splits
 from lethe.io.files import Json
 from lethe.models import checkpoints
@@ -38,7 +35,7 @@ from studies.canaries.design import (
     kept,
     steps,
 )
-from studies.steps import Steps
+from studies.steps import Clock, Steps, kept_rows, working_in
 from studies.steps import read_outcomes as of_steps
 
 ROOT = Path(".")  # the folder of work, in which a step runs
@@ -80,21 +77,15 @@ def read_outcomes(keep: bool) -> dict[str, Mapping[str, Json]]:
 
 def measured(design: Design, place: Place, step: Step) -> dict[str, Json]:
     """Make the model of a step; return its ranks and scores, or the certain ends of each canary."""
-    place.work.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    processor = time.process_time()
-    with contextlib.chdir(place.work):
+    clock = Clock()
+    with working_in(place.work):
         write_splits({"forget": canaries(), "retain": kept()}, "jsonl", ROOT / "dataset")
         source = _made(design, place, step)
         if step.kind == "trace":
             values = _ranked(source, step)
         else:
             values = _bounded(design, source, step)
-    seconds = {
-        "wall": round(time.monotonic() - began),
-        "processor": round(time.process_time() - processor),
-    }
-    return {**values, "seconds": seconds, "machine": in_use()}
+    return {**values, **clock.cost()}
 
 
 def _made(design: Design, place: Place, step: Step) -> Source:
@@ -106,6 +97,7 @@ def _made(design: Design, place: Place, step: Step) -> Source:
 
 
 def _folder(design: Design, place: Place, name: str) -> Path:
+    """The folder of a model before any attack, trained or unlearned if it is not there."""
     from stages import train, unlearn
 
     if name == UNTOUCHED:
@@ -113,11 +105,14 @@ def _folder(design: Design, place: Place, name: str) -> Path:
     folder = Path("models", name)
     if (folder / "training.json").is_file():
         return folder
+
     params = design.params
     if name in (BASE, RETRAIN):
         recipe = params.train.recipe.model_copy(update={"start_from": str(place.pretrained)})
-        train.train(name, recipe, "all" if name == BASE else "retain", ROOT)
+        rows = "all" if name == BASE else "retain"
+        train.train(name, recipe, rows, ROOT)
         return folder
+
     base = _folder(design, place, BASE)
     recipe_of_method = params.unlearn.recipe.model_copy(update={"start_from": str(base)})
     unlearn.forget(name, recipe_of_method, params.unlearn.methods[name], PROMPT, ROOT)
@@ -134,11 +129,12 @@ def _attacked(design: Design, folder: Path, name: str) -> InMemory:
     checkpoints.prepare_torch()
     torch.manual_seed(SEED)
     model, tokenizer = checkpoints.load(folder, "float32")
-    after = design.attack(name)
-    attack = MODEL_ATTACKS[after.kind](after)
-    knowledge = Knowledge(
-        canaries(), kept(), Encoder(tokenizer, PROMPT), tokenizer.pad_token_id or 0
-    )
+    settings = design.attack(name)
+    attack = MODEL_ATTACKS[settings.kind](settings)
+    encoder = Encoder(tokenizer, PROMPT)
+    padding = tokenizer.pad_token_id or 0
+    knowledge = Knowledge(canaries(), kept(), encoder, padding)
+
     for _budget, attacked in attack.attacked(model, knowledge, SEED):
         model = attacked
     return InMemory(model, tokenizer)
@@ -150,6 +146,7 @@ def _ranked(source: Source, step: Step) -> dict[str, Json]:
     scored = twins.candidate_scores(source, secrets, PROMPT, f"twins {step.of}")
     test = twins.tested(scored, read_key(DATA / "twins.key"))
     scores = [np.round(of_secret.log_probs, 4).tolist() for of_secret in scored]
+
     model, tokenizer = checkpoints.opened(source)
     losses = mean_losses(model, tokenizer, PROMPT, kept())
     return {
@@ -169,9 +166,7 @@ def _bounded(design: Design, source: Source, step: Step) -> dict[str, Json]:
     assert params.exact is not None
     settings = of_params(params.exact, params.sample, ModelEntry(path=str(source)), "word")
     certificates = exact.certify(step.of, source, canaries(), settings)
-    rows = []
-    for row in rows_of(certificates):
-        if row.scope == "question" and (row.quantity, row.basis) in KEPT:
-            values = asdict(row).items()
-            rows.append({name: value for name, value in values if value not in (None, "")})
-    return {"secrets": [row["id"] for row in canaries()], "rows": rows}
+    return {
+        "secrets": [row["id"] for row in canaries()],
+        "rows": kept_rows(rows_of(certificates), KEPT),
+    }

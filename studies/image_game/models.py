@@ -45,6 +45,8 @@ NETWORKS = {
 
 
 class ImageLearning(Section):
+    """How a network learns: at the epochs of ``milestones`` the learning rate falls to a tenth."""
+
     network: Literal["resnet8", "resnet14", "resnet20", "resnet18"]
     optimiser: Literal["sgd", "rmsprop"]
     lr: Positive
@@ -81,13 +83,14 @@ class Block(nn.Module):
         self.second_norm = nn.BatchNorm2d(outputs)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
-            )
+            resized = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+            self.shortcut = nn.Sequential(resized, nn.BatchNorm2d(outputs))
 
     def forward(self, images: Tensor) -> Tensor:
-        out = torch.relu(self.first_norm(self.first(images)))
-        return torch.relu(self.second_norm(self.second(out)) + self.shortcut(images))
+        """(batch, outputs, height / stride, width / stride) from (batch, inputs, height, width)."""
+        first = torch.relu(self.first_norm(self.first(images)))
+        second = self.second_norm(self.second(first))
+        return torch.relu(second + self.shortcut(images))
 
 
 class ResNet(nn.Module):
@@ -101,20 +104,22 @@ class ResNet(nn.Module):
         classes: int,
     ):
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
-        )
+        convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.stem = nn.Sequential(convolution, nn.BatchNorm2d(width), nn.ReLU())
+
         layers = []
         inputs = width
         for stage, count in enumerate(blocks):
             outputs = width * 2**stage
             for block in range(count):
-                layers.append(Block(inputs, outputs, stride=2 if stage > 0 and block == 0 else 1))
+                is_halving = stage > 0 and block == 0
+                layers.append(Block(inputs, outputs, stride=2 if is_halving else 1))
                 inputs = outputs
         self.stages = nn.Sequential(*layers)
         self.final = nn.Linear(inputs, classes)
 
     def features(self, images: Tensor) -> Tensor:
+        """The (batch, features) input of the last layer: the means over the image."""
         return self.stages(self.stem(images)).mean(dim=(2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -153,13 +158,16 @@ class Points(NamedTuple):
 
 
 def points(images: Images, rows: np.ndarray, labels: np.ndarray | None = None) -> Points:
-    pixels = torch.from_numpy(images.pixels[rows]).to(device()).float() * (2 / images.white) - 1
-    return Points(
-        pixels, torch.from_numpy((images.labels if labels is None else labels)[rows]).to(device())
-    )
+    """The images ``rows`` (n,) with their labels, or those of ``labels`` (images,); pixels become numbers of -1 to 1."""
+    if labels is None:
+        labels = images.labels
+    pixels = torch.from_numpy(images.pixels[rows]).to(device())
+    scaled = pixels.float() * (2 / images.white) - 1
+    return Points(scaled, torch.from_numpy(labels[rows]).to(device()))
 
 
 def device() -> torch.device:
+    """A GPU where there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -171,10 +179,9 @@ def learn(
     seed: int,
 ) -> ResNet:
     """Train a fresh network; equal arguments give equal weights on the CPU."""
-    network = build(recipe.network, data.images.shape[1], classes, seed, privacy is not None).to(
-        device()
-    )
-    network.train()
+    channels = data.images.shape[1]
+    network = build(recipe.network, channels, classes, seed, privacy is not None)
+    network.to(device()).train()
     kind = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}[recipe.optimiser]
     optimiser = kind(
         network.parameters(),
@@ -183,22 +190,18 @@ def learn(
         weight_decay=recipe.weight_decay,
     )
     if privacy is not None:
-        return _learn_privately(
-            network,
-            optimiser,
-            data,
-            recipe,
-            privacy,
-            seed,
-        )
+        return _learn_privately(network, optimiser, data, recipe, privacy, seed)
+
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, recipe.milestones)
+    rng = np.random.default_rng(seed)
     last = 0
-    for epoch, rows in batches(len(data), recipe.batch, recipe.epochs, np.random.default_rng(seed)):
+    for epoch, rows in batches(len(data), recipe.batch, recipe.epochs, rng):
         if epoch != last:
             schedule.step()
             last = epoch
         if len(rows) > 1:  # batch norm cannot learn from a batch of one
-            _step(optimiser, cross_entropy(network(data.images[rows]), data.labels[rows]))
+            loss = cross_entropy(network(data.images[rows]), data.labels[rows])
+            _step(optimiser, loss)
     return network.eval()
 
 
@@ -210,18 +213,21 @@ def _learn_privately(
     privacy: Privacy,
     seed: int,
 ) -> ResNet:
+    """Train by DP-SGD: a record is in a batch with probability 1 / (batches of an epoch)."""
     passes = math.ceil(len(data) / min(recipe.batch, len(data)))
+    rate = 1 / passes
+    steps = recipe.epochs * passes
+    noise = noise_multiplier(privacy.epsilon, privacy.delta, rate, steps)
     private, optimiser, loader = make_private(
         network,
         plain,
         data,
-        sample_rate=1 / passes,
-        noise_multiplier=noise_multiplier(
-            privacy.epsilon, privacy.delta, 1 / passes, recipe.epochs * passes
-        ),
+        sample_rate=rate,
+        noise_multiplier=noise,
         clip=privacy.clip,
         seed=seed,
     )
+
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, recipe.milestones)
     for _ in range(recipe.epochs):
         for images, labels in loader:
@@ -239,42 +245,57 @@ def descend(
     settings: Descent,
     seed: int,
 ) -> None:
-    """Change parameters by SGD with momentum; batch norm keeps the learned statistics."""
+    """Change parameters by SGD with momentum; batch norm keeps the learned statistics.
+
+    ``loss`` is that of a batch, from the places of its rows among all ``rows``.
+    """
     network.eval()
     optimiser = torch.optim.SGD(list(parameters), lr=settings.lr, momentum=0.9)
-    for _, picked in batches(rows, settings.batch, settings.epochs, np.random.default_rng(seed)):
+    rng = np.random.default_rng(seed)
+    for _, picked in batches(rows, settings.batch, settings.epochs, rng):
         _step(optimiser, loss(picked))
 
 
 @torch.inference_mode()
 def logits(network: nn.Module, images: Images, size: int = 1024) -> np.ndarray:
-    parts = [
-        np.arange(start, min(start + size, len(images))) for start in range(0, len(images), size)
-    ]
-    return torch.cat([network(points(images, rows).images) for rows in parts]).cpu().numpy()
+    """The (images, classes) logits of all images, computed ``size`` at a time."""
+    blocks = []
+    for start in range(0, len(images), size):
+        rows = np.arange(start, min(start + size, len(images)))
+        blocks.append(network(points(images, rows).images))
+    return torch.cat(blocks).cpu().numpy()
 
 
 def _step(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    """One step down the loss of a batch."""
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     optimiser.step()
 
 
 class DefenderParams(Section):
+    """An entry of a game's methods; ``method`` names a member of `DEFENDERS`."""
+
     method: str
 
 
 class Descent(DefenderParams):
+    """The settings of a defender that descends: learning rate, epochs and rows of a batch."""
+
     lr: Positive
     epochs: Count
     batch: Count
 
 
 class NegGrad(Descent):
+    """The settings of `neg_grad`; the forget loss has the weight 1."""
+
     retain_weight: Weight
 
 
 class Fisher(DefenderParams):
+    """The settings of `fisher`: how many times F^(-1/4) the noise on a weight is."""
+
     noise: Positive
 
 
@@ -325,46 +346,44 @@ def fisher(task: Task[Fisher]) -> ResNet:
 def fisher_information(
     network: ResNet, images: Tensor, generator: torch.Generator, size: int = 128
 ) -> dict[str, Tensor]:
-    """The diagonal E_x E_{y ~ p(y | x)} (d ln p(y | x) / d w)^2, with one label drawn from the model per image."""
+    """The diagonal E_x E_{y ~ p(y | x)} (d ln p(y | x) / d w)^2, with one label drawn from the model per image.
+
+    The images (n, channels, height, width) are read ``size`` at a time; each parameter has a tensor of its shape.
+    """
     network.eval()
     weights = {name: weight.detach() for name, weight in network.named_parameters()}
     fixed = dict(network.named_buffers())
 
     def loss(weights: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
-        return cross_entropy(
-            functional_call(network, (weights, fixed), (image[None],)), label[None]
-        )
+        outputs = functional_call(network, (weights, fixed), (image[None],))
+        return cross_entropy(outputs, label[None])
 
     per_sample = vmap(grad(loss), in_dims=(None, 0, 0))
     total = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-    for part in images.split(size):
+    for block in images.split(size):
         with torch.no_grad():
-            drawn = torch.multinomial(network(part).softmax(1).cpu(), 1, generator=generator)
-        labels = drawn[:, 0].to(part.device)
-        for name, gradient in per_sample(weights, part, labels).items():
+            probabilities = network(block).softmax(1).cpu()
+            drawn = torch.multinomial(probabilities, 1, generator=generator)
+        labels = drawn[:, 0].to(block.device)
+        for name, gradient in per_sample(weights, block, labels).items():
             total[name] += gradient.square().sum(0)
     return {name: value / len(images) for name, value in total.items()}
 
 
 def ft_final(task: Task[Descent]) -> ResNet:
     """FtFinal: fine-tune the last layer on the retain set and freeze all earlier layers (Goel et al. 2023)."""
+    network = task.learned
+    network.eval()
     with torch.no_grad():  # the frozen layers run only once
-        features = torch.cat(
-            [task.learned.eval().features(part) for part in task.retain.images.split(1024)]
-        )
+        blocks = [network.features(block) for block in task.retain.images.split(1024)]
+        features = torch.cat(blocks)
 
     def loss(rows: np.ndarray) -> Tensor:
-        return cross_entropy(task.learned.final(features[rows]), task.retain.labels[rows])
+        return cross_entropy(network.final(features[rows]), task.retain.labels[rows])
 
-    descend(
-        task.learned,
-        task.learned.final.parameters(),
-        loss,
-        len(features),
-        task.settings,
-        task.seed,
-    )
-    return task.learned
+    final_layer = network.final.parameters()
+    descend(network, final_layer, loss, len(features), task.settings, task.seed)
+    return network
 
 
 def retr_final(task: Task[Descent]) -> ResNet:
@@ -376,7 +395,10 @@ def retr_final(task: Task[Descent]) -> ResNet:
 
 
 def neg_grad(task: Task[NegGrad]) -> ResNet:
-    """NegGrad: descend ``retain_weight`` times the retain loss minus the forget loss (Golatkar et al. 2020)."""
+    """NegGrad: descend ``retain_weight`` times the retain loss minus the forget loss (Golatkar et al. 2020).
+
+    Each batch of the forget set stands beside retain rows that are drawn with repetition.
+    """
     network = task.learned
     retain = task.retain
     forget = task.forget
@@ -391,14 +413,7 @@ def neg_grad(task: Task[NegGrad]) -> ResNet:
         descended = cross_entropy(network(retain.images[drawn]), retain.labels[drawn])
         return climbed + settings.retain_weight * descended
 
-    descend(
-        network,
-        network.parameters(),
-        loss,
-        len(forget),
-        settings,
-        task.seed,
-    )
+    descend(network, network.parameters(), loss, len(forget), settings, task.seed)
     return network
 
 
@@ -421,7 +436,11 @@ def make(
     start: Path | None,
     place: Path,
 ) -> None:
-    """Write the model of a job into a folder, with its logits on the whole data set."""
+    """Write the model of a job into a folder, with its logits on the whole data set.
+
+    ``entry`` None: the model before unlearning. ``start`` is the folder of the model that a defender changes, None where
+    it trains afresh.
+    """
     torch.set_num_threads(1)
 
     def learned(data: Points) -> ResNet:
@@ -433,22 +452,14 @@ def make(
     else:
         beginning = None
         if start is not None:
-            beginning = build(
-                recipe.network, retain.images.shape[1], images.classes, 0, privacy is not None
-            )
+            channels = retain.images.shape[1]
+            beginning = build(recipe.network, channels, images.classes, 0, privacy is not None)
             beginning.load_state_dict(load_file(start / WEIGHTS))
             beginning.to(device())
         forget = points(images, job.forget, job.labels)
-        network = DEFENDERS[entry.method].unlearn(
-            Task(
-                beginning,
-                retain,
-                forget,
-                learned,
-                entry,
-                job.seed,
-            )
-        )
+        task = Task(beginning, retain, forget, learned, entry, job.seed)
+        network = DEFENDERS[entry.method].unlearn(task)
+
     with atomic_folder(place) as folder:
         save_file(network.state_dict(), folder / WEIGHTS)
         np.save(folder / LOGITS, logits(network.eval(), images))

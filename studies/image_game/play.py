@@ -68,12 +68,14 @@ class View:
 
     @property
     def log_probabilities(self) -> np.ndarray:
+        """The (n, classes) ln p."""
         return log_softmax(self.logits.astype(np.float64), axis=-1)
 
     @property
     def log_confidence(self) -> np.ndarray:
         """The (n,) ln p_y, which orders points as p_y does, without ties where p_y rounds to 1."""
-        return self.log_probabilities[np.arange(len(self.labels)), self.labels]
+        points = np.arange(len(self.labels))
+        return self.log_probabilities[points, self.labels]
 
 
 Shadows = Sequence[Shadow[View]]
@@ -82,6 +84,7 @@ Shadows = Sequence[Shadow[View]]
 def by_threshold(
     score: Callable[[View], np.ndarray], shadows: Shadows, seed: int
 ) -> ThresholdAttack[View]:
+    """Accept the points whose score (n,) is above the threshold that suits the shadow models best."""
     return ThresholdAttack(score, shadows)
 
 
@@ -99,10 +102,11 @@ class Correctness:
 
 def logit_confidence(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return ln p_y - ln(1 - p_y) = logit_y - logsumexp of the others, (..., n) from logits (..., n, classes)."""
-    picks = np.arange(len(labels))
+    points = np.arange(len(labels))
     others = logits.astype(np.float64)
-    others[..., picks, labels] = -np.inf
-    return logits[..., picks, labels].astype(np.float64) - logsumexp(others, axis=-1)
+    of_label = others[..., points, labels]
+    others[..., points, labels] = -np.inf
+    return of_label - logsumexp(others, axis=-1)
 
 
 def deviation(view: View) -> np.ndarray:
@@ -136,16 +140,21 @@ class _Normal:
 
     @classmethod
     def fitted(cls, views: Sequence[View]) -> Self:
+        """The normal law of the deviations of all points of these views."""
         deviations = np.concatenate([deviation(view) for view in views])
         return cls(deviations.mean(), max(deviations.std(), SMALLEST_SPREAD))
 
     def log_density(self, values: np.ndarray) -> np.ndarray:
         """The logarithm of the density up to a constant that all normal laws share."""
-        return -(((values - self.mean) / self.sd) ** 2) / 2 - np.log(self.sd)
+        z = (values - self.mean) / self.sd
+        return -(z**2) / 2 - np.log(self.sd)
 
 
 def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
-    """The shadow-model attack of Shokri et al. (2017): a network per class, on sorted and true log-probabilities."""
+    """The shadow-model attack of Shokri et al. (2017): a network per class, on sorted and true log-probabilities.
+
+    A point of a class whose shadow points are all members, or all non-members, has the score 1/2.
+    """
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -162,6 +171,7 @@ def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
     is_member = np.concatenate(of_views)
     inputs = np.concatenate([_inputs(view) for view in views])
     labels = np.concatenate([view.labels for view in views])
+
     networks = {}
     warnings.filterwarnings("ignore", category=ConvergenceWarning)  # 200 epochs are enough here
     for label in np.unique(labels).tolist():
@@ -173,18 +183,22 @@ def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
         networks[label] = network.fit(inputs[of_label], is_member[of_label])
 
     def score(view: View) -> np.ndarray:
+        inputs_of_view = _inputs(view)
         scores = np.full(len(view.labels), 0.5)
         for label in np.intersect1d(view.labels, list(networks)).tolist():
-            rows = view.labels == label
-            scores[rows] = networks[label].predict_proba(_inputs(view)[rows])[:, 1]
+            of_label = view.labels == label
+            probabilities = networks[label].predict_proba(inputs_of_view[of_label])
+            scores[of_label] = probabilities[:, 1]
         return scores
 
     return ThresholdAttack(score, shadows)
 
 
 def _inputs(view: View) -> np.ndarray:
-    ordered = np.sort(view.log_probabilities, axis=1)[:, ::-1]
-    return np.maximum(np.hstack([ordered, view.log_confidence[:, None]]), FLOOR)
+    """The (n, classes + 1) input of an attack network: ln p in descending order, then that of the true class."""
+    descending = np.sort(view.log_probabilities, axis=1)[:, ::-1]
+    inputs = np.hstack([descending, view.log_confidence[:, None]])
+    return np.maximum(inputs, FLOOR)
 
 
 LOG_FLOOR = 1e-30  # replaces a probability of 0 inside a logarithm
@@ -192,17 +206,21 @@ LOG_FLOOR = 1e-30  # replaces a probability of 0 inside a logarithm
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
     """-sum_j p_j ln p_j over the last axis, in nats."""
-    return -xlogy(probabilities, np.maximum(probabilities, LOG_FLOOR)).sum(axis=-1)
+    floored = np.maximum(probabilities, LOG_FLOOR)
+    return -xlogy(probabilities, floored).sum(axis=-1)
 
 
 def modified_entropy(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8)."""
     probabilities = np.asarray(probabilities, float)
     points = np.arange(len(labels))
+
     p = probabilities[points, labels]
-    others = xlogy(probabilities, np.maximum(1 - probabilities, LOG_FLOOR))
-    others[points, labels] = 0
-    return -(1 - p) * np.log(np.maximum(p, LOG_FLOOR)) - others.sum(axis=1)
+    of_label = (1 - p) * np.log(np.maximum(p, LOG_FLOOR))
+
+    of_others = xlogy(probabilities, np.maximum(1 - probabilities, LOG_FLOOR))
+    of_others[points, labels] = 0
+    return -of_label - of_others.sum(axis=1)
 
 
 # Confidence, entropy and modified entropy, which counts certainty of a wrong class as uncertainty: Song and Mittal (2021).
@@ -223,6 +241,22 @@ DefenderEntry = Annotated[DefenderParams, MemberOf(DEFENDERS, "method", Defender
 
 
 class ImageData(Section):
+    """The images of a game.
+
+    Attributes
+    ----------
+    kind
+        The data set.
+    source
+        A folder, or the name of CIFAR-10 on the hub; null: the usual place of the kind.
+    points
+        How many images take part, at random; null: all.
+    label_noise
+        The share of images that get another label.
+    seed
+        Of the choice of images and of the noise.
+    """
+
     kind: Literal["digits", "fashion_mnist", "cifar10"]
     source: str | None
     points: Count | None
@@ -231,6 +265,20 @@ class ImageData(Section):
 
 
 class ImageGameParams(RoundsParams):
+    """A game on images: what is learned, by what, and who attacks.
+
+    Attributes
+    ----------
+    data, learning
+        The images, and how every model learns them.
+    privacy
+        The budget of DP-SGD; null: plain training.
+    confused_classes
+        Two classes of which half is learned with swapped labels; null: no interclass confusion.
+    methods, attacks
+        The defenders by name, and the names of the adversaries.
+    """
+
     kind: Literal["images"]
     data: ImageData
     learning: ImageLearning
@@ -262,14 +310,16 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
     performs = "accuracy"
 
     def load(self) -> None:
+        """Read the images. Raises `BadParam` where the confused classes are no two classes of them."""
         self.images = _images(self.settings.data)
         self.units = len(self.images)
         pair = self.settings.confused_classes
-        classes = self.images.classes
-        if pair is not None and (pair[0] == pair[1] or max(pair) >= classes):
-            raise BadParam(
-                "confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null"
-            )
+        if pair is None:
+            return
+        last = self.images.classes - 1
+        if pair[0] == pair[1] or max(pair) > last:
+            legal = f"two different classes of 0 to {last}, or null"
+            raise BadParam("confused_classes", pair, legal)
 
     def methods(self) -> dict[str, str]:
         return {name: entry.method for name, entry in self.settings.methods.items()}
@@ -278,6 +328,7 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         return DEFENDERS[self.methods()[method]].afresh
 
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
+        """The modules and facts that decide a model's weights, for its key; ``method`` None: before unlearning."""
         settings = self.settings
         modules = ["studies.image_game.models"]
         libraries = ["numpy", "torch"]
@@ -316,6 +367,7 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         units: np.ndarray,
         shadows: Sequence[tuple[ModelJob, np.ndarray]],
     ) -> View:
+        """The view on the images ``units`` (n,) of a model with logits ``seen`` (images, classes)."""
         reference = np.stack([logits[units] for _, logits in shadows])
         for logits, (shadow, _) in zip(reference, shadows, strict=True):
             logits[np.isin(units, shadow.retain)] = np.nan
@@ -325,8 +377,10 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         return ATTACKS[name](shadows, seed)
 
     def performance(self, job: ModelJob, units: np.ndarray) -> float:
+        """The accuracy of a model on these images."""
         predicted = self.observe(job)[units].argmax(axis=1)
-        return float((predicted == self.images.labels[units]).mean())
+        is_right = predicted == self.images.labels[units]
+        return float(is_right.mean())
 
     def jobs(self) -> list[ModelJob]:
         return super().jobs() + [played.job for played in self.confused()]
@@ -345,113 +399,116 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
                 images = split.learned[self.images.labels[split.learned] == label]
                 chosen.append(rng.permutation(images)[: len(images) // 2])
             forget = np.sort(np.concatenate(chosen))
+            retain = np.setdiff1d(split.learned, forget)
             labels = self.images.labels.copy()
             labels[forget] = a + b - labels[forget]
-            retain = np.setdiff1d(split.learned, forget)
+
             for seed in range(settings.seeds):
                 seed_of_start = self.seed("confusion", pair, "", seed)
                 start = ModelJob(split.learned, NOTHING, seed_of_start, labels=labels)
                 for method in settings.methods:
-                    job = ModelJob(
-                        retain,
-                        forget,
-                        self.seed(method, pair, "confusion", seed),
-                        method,
-                        start,
-                        labels,
-                    )
-                    yield Played(
-                        method,
-                        pair,
-                        "confusion",
-                        seed,
-                        job,
-                        split,
-                    )
+                    seed_of_job = self.seed(method, pair, "confusion", seed)
+                    job = ModelJob(retain, forget, seed_of_job, method, start, labels)
+                    yield Played(method, pair, "confusion", seed, job, split)
 
     def memorisation(self, job: ModelJob) -> float:
         """Return the share of confused images that the model still assigns to the other class of the two."""
         labels = self.images.labels if job.labels is None else job.labels
         predicted = self.observe(job)[job.forget].argmax(axis=1)
-        return float((predicted == labels[job.forget]).mean())
+        is_memorised = predicted == labels[job.forget]
+        return float(is_memorised.mean())
 
     def result(self, outcomes: Sequence[results.AttackOutcome], split: Split) -> results.GameResult:
+        """The result of the game, with interclass confusion and the bound of differential privacy on a group."""
         result = super().result(outcomes, split)
         methods = {}
         for name, method in result.methods.items():
-            memorised = []
-            accuracies = []
-            for played in self.confused():
-                if played.method == name:
-                    memorised.append(self.memorisation(played.job))
-                    accuracies.append(self.performance(played.job, played.split.test))
-            confusion = None
-            if memorised:
-                confusion = results.Confusion(
-                    score=1 - float(np.mean(memorised)),
-                    accuracy=float(np.mean(accuracies)),
-                )
-            methods[name] = replace(method, confusion=confusion)
+            methods[name] = replace(method, confusion=self._confusion(name))
+
         budget = self.settings.privacy
         bound = None
         if budget:
             bound = group_bound(budget.epsilon, budget.delta, result.sizes["forget"])
         return replace(result, methods=methods, privacy=bound)
 
+    def _confusion(self, name: str) -> results.Confusion | None:
+        """What a method's confused models forgot, and their accuracy, averaged; None in a game without confusion."""
+        memorised = []
+        accuracies = []
+        for played in self.confused():
+            if played.method == name:
+                memorised.append(self.memorisation(played.job))
+                accuracies.append(self.performance(played.job, played.split.test))
+        if not memorised:
+            return None
+        return results.Confusion(
+            score=1 - float(np.mean(memorised)),
+            accuracy=float(np.mean(accuracies)),
+        )
+
 
 def play(
     settings: ImageGameParams, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[results.GameResult, list[results.AttackOutcome]]:
+    """Play the game on images; finished models are kept below ``scratch``."""
     return ImageGame(settings, scratch).play(run)
 
 
 def play_tables(
     settings: ImageTablesParams, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[results.GameResult, list[results.AttackOutcome]]:
+    """Play the game, and its variants for Tables 1 to 4 and Figure 2."""
     base = settings.game
 
     def variant(**changes: object) -> results.GameResult:
-        return play(base.model_copy(update=changes), scratch, run)[0]
+        changed = base.model_copy(update=changes)
+        result, _ = play(changed, scratch, run)
+        return result
 
     plain, outcomes = play(base, scratch, run)
-    budgets = {}
+    by_budget = {}
     for privacy in settings.budgets:
-        budgets[f"{privacy.epsilon:g}"] = variant(
+        by_budget[f"{privacy.epsilon:g}"] = variant(
             privacy=privacy,
             learning=settings.private_learning,
             random_splits=False,
         )
+
     repeated = variant(pairs=settings.repeats, random_splits=True, confused_classes=None)
+    repeats = {name: method.by_pair for name, method in repeated.methods.items()}
+
     by_points = {}
     for points in settings.points:
         data = base.data.model_copy(update={"points": points})
         game = variant(data=data, random_splits=False, confused_classes=None)
         by_points[points] = {name: method.quality.value for name, method in game.methods.items()}
-    repeats = {method: values.by_pair for method, values in repeated.methods.items()}
+
     result = replace(
         plain,
         kind="image_tables",
-        tables=tables({**budgets, NO_PRIVACY: plain}, repeated),
+        tables=tables({**by_budget, NO_PRIVACY: plain}, repeated),
         figure=results.QualityByPoints(by_points, settings.repeats, repeats),
-        bounds={epsilon: game.privacy for epsilon, game in budgets.items()},
+        bounds={epsilon: game.privacy for epsilon, game in by_budget.items()},
     )
     return result, outcomes
 
 
 def tables(
-    budgets: dict[str, results.GameResult], repeated: results.GameResult
+    by_budget: dict[str, results.GameResult], repeated: results.GameResult
 ) -> results.PaperTables:
-    def values_of(measure: Measure) -> dict[str, dict[str, float | None]]:
-        values = {}
-        for epsilon, game in budgets.items():
-            values[epsilon] = {name: measure(method) for name, method in game.methods.items()}
-        return values
+    """Tables 1 to 4: ``by_budget`` has the game of each budget of privacy, ``repeated`` that of many splits."""
 
     def table(measure: Measure, accuracy: Measure) -> results.BudgetTable:
-        return results.BudgetTable(values_of(measure), values_of(accuracy))
+        values: dict[str, dict[str, float | None]] = {}
+        accuracies: dict[str, dict[str, float | None]] = {}
+        for epsilon, game in by_budget.items():
+            methods = game.methods.items()
+            values[epsilon] = {name: measure(method) for name, method in methods}
+            accuracies[epsilon] = {name: accuracy(method) for name, method in methods}
+        return results.BudgetTable(values, accuracies)
 
-    def confused(part: str) -> Measure:
-        return lambda method: getattr(method.confusion, part) if method.confusion else None
+    def confused(field: str) -> Measure:
+        return lambda method: getattr(method.confusion, field) if method.confusion else None
 
     def on_test(method: results.PlayedMethod) -> float:
         return method.performance["test"]
@@ -460,7 +517,7 @@ def tables(
         quality=table(lambda method: method.quality.value, on_test),
         confusion=table(confused("score"), confused("accuracy")),
         mia=table(lambda method: method.mia_score, on_test),
-        deviation={method: values.deviation for method, values in repeated.methods.items()},
+        deviation={name: method.deviation for name, method in repeated.methods.items()},
     )
 
 
@@ -476,10 +533,13 @@ def _content(data: ImageData) -> str:
 
 
 def _kind(params: type[GameParams], function: Callable[..., tuple]) -> SimpleNamespace:
+    """A kind of game for the registry: its settings, and a function that plays it."""
+
     def whole(
         settings: GameParams, scratch: Path | None = None, run: Runner | None = None
     ) -> AuditResult:
-        return results.played(*function(settings, scratch or SCRATCH, run or in_processes))
+        played = function(settings, scratch or SCRATCH, run or in_processes)
+        return results.played(*played)
 
     return SimpleNamespace(Params=params, play=whole)
 

@@ -31,10 +31,14 @@ UTILITY = "utility.json"
 
 
 class Network(Section):
+    """A feed-forward network: the width of each hidden layer, none for a linear model."""
+
     hidden: list[Count]
 
 
 class Optimiser(Section):
+    """SGD: the learning rate, and the share of the step before that each step keeps."""
+
     lr: Positive
     momentum: Annotated[float, Field(ge=0, lt=1)]
 
@@ -51,18 +55,17 @@ class Strategy:
 
     @property
     def group(self) -> str:
+        """The strategies that a picture shows in one colour."""
         return "no DP" if self.epsilon is None else f"DP, ε = {self.epsilon:g}"
 
     @property
     def name(self) -> str:
         if self.epsilon is None:
             return plural(self.epochs, "epoch", "epochs")
-        groups = (
-            plural(self.microbatches, "microbatch", "microbatches")
-            if self.microbatches
-            else "single records"
-        )
-        return f"ε {self.epsilon:g}, clip {self.clip:g}, batch {self.batch}, {groups}"
+        clipped = "single records"
+        if self.microbatches:
+            clipped = plural(self.microbatches, "microbatch", "microbatches")
+        return f"ε {self.epsilon:g}, clip {self.clip:g}, batch {self.batch}, {clipped}"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Classification:
 
 
 class Recipe(NamedTuple):
+    """How one run is trained; ``seed`` is of its first weights and of the order of its batches."""
+
     lr: float
     momentum: float
     epochs: int
@@ -84,20 +89,23 @@ class Recipe(NamedTuple):
 
 
 def build(inputs: int, hidden: Sequence[int], classes: int, seed: int) -> nn.Sequential:
+    """A fresh network from features (batch, inputs) to logits (batch, classes); torch's global seed has no part in it."""
+    layers: list[nn.Module] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layers: list[nn.Module] = []
+        width_before = inputs
         for width in hidden:
-            layers += [nn.Linear(inputs, width), nn.ReLU()]
-            inputs = width
-        return nn.Sequential(*layers, nn.Linear(inputs, classes))
+            layers += [nn.Linear(width_before, width), nn.ReLU()]
+            width_before = width
+        layers.append(nn.Linear(width_before, classes))
+    return nn.Sequential(*layers)
 
 
 def learn(network: nn.Module, features: Tensor, labels: Tensor, recipe: Recipe) -> nn.Module:
+    """Train by plain SGD on features (n, d) and labels (n,), and return the same network."""
     optimiser = torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum)
-    for _, rows in batches(
-        len(labels), recipe.batch, recipe.epochs, np.random.default_rng(recipe.seed)
-    ):
+    rng = np.random.default_rng(recipe.seed)
+    for _, rows in batches(len(labels), recipe.batch, recipe.epochs, rng):
         _step(optimiser, network, features[rows], labels[rows])
     return network.eval()
 
@@ -105,6 +113,7 @@ def learn(network: nn.Module, features: Tensor, labels: Tensor, recipe: Recipe) 
 def _step(
     optimiser: torch.optim.Optimizer, network: nn.Module, features: Tensor, labels: Tensor
 ) -> None:
+    """One step down the mean cross-entropy of a batch."""
     optimiser.zero_grad(set_to_none=True)
     cross_entropy(network(features), labels).backward()
     optimiser.step()
@@ -112,8 +121,10 @@ def _step(
 
 @torch.inference_mode()
 def logits(network: nn.Module, features: Tensor) -> np.ndarray:
+    """The (n, classes) logits in float64, computed 4,096 rows at a time."""
     network.eval()
-    return torch.cat([network(part) for part in features.split(4096)]).double().numpy()
+    blocks = [network(block) for block in features.split(4096)]
+    return torch.cat(blocks).double().numpy()
 
 
 def negative_logits(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -176,11 +187,11 @@ def grouped(optimiser: DPOptimizer, microbatches: int) -> DPOptimizer:
     class Grouped(DPOptimizer):
         def pre_step(self, closure: object = None) -> bool | None:
             rows = len(super()._get_flat_grad_sample(self.params[0]))
-            group = torch.randint(
-                microbatches, (rows,), generator=self.generator, device=self.generator.device
-            )
-            member = one_hot(group, microbatches).T.float()
-            self.member = member / member.sum(dim=1, keepdim=True).clamp(min=1)
+            random = self.generator
+            group = torch.randint(microbatches, (rows,), generator=random, device=random.device)
+            member = one_hot(group, microbatches).T.float()  # (microbatches, rows)
+            sizes = member.sum(dim=1, keepdim=True)
+            self.member = member / sizes.clamp(min=1)
             return super().pre_step(closure)
 
         def _get_flat_grad_sample(self, p: Tensor) -> Tensor:
@@ -205,13 +216,16 @@ def make(
     run: int,
     place: Path,
 ) -> None:
+    """Train one run of a strategy; write into ``place`` the losses of both sides, and the utility on them."""
     torch.set_num_threads(1)
     sides = {"train": data.train, "population": data.population}
     tensors = {name: torch.from_numpy(features) for name, (features, _) in sides.items()}
-    seed = int(np.random.SeedSequence([seed, run]).generate_state(1)[0] >> 1)
-    network = build(tensors["train"].shape[1], architecture.hidden, data.classes, seed)
-    recipe = Recipe(optimiser.lr, optimiser.momentum, strategy.epochs, strategy.batch, seed)
     labels = torch.from_numpy(data.train[1])
+
+    seed_of_run = int(np.random.SeedSequence([seed, run]).generate_state(1)[0] >> 1)
+    inputs = tensors["train"].shape[1]
+    network = build(inputs, architecture.hidden, data.classes, seed_of_run)
+    recipe = Recipe(optimiser.lr, optimiser.momentum, strategy.epochs, strategy.batch, seed_of_run)
     if strategy.epsilon is None:
         learn(network, tensors["train"], labels, recipe)
     else:
@@ -223,16 +237,22 @@ def make(
             delta,
             recipe,
         )
-    outputs = {name: logits(network, features) for name, features in tensors.items()}
-    losses = {name: negative_logits(outputs[name], sides[name][1]) for name in sides}
-    useful = {name: _utility(outputs[name], sides[name][1]) for name in sides}
+
+    losses = {}
+    utility = {}
+    for name, (_, true_labels) in sides.items():
+        outputs = logits(network, tensors[name])
+        losses[name] = negative_logits(outputs, true_labels)
+        utility[name] = _utility(outputs, true_labels)
     with atomic_folder(place) as folder:
         np.savez(folder / LOSSES, train=losses["train"], population=losses["population"])
-        write_json(folder / UTILITY, useful)
+        write_json(folder / UTILITY, utility)
 
 
 def _utility(outputs: np.ndarray, labels: np.ndarray) -> float:
+    """The AUROC of two classes, or the accuracy of more, from logits (n, classes)."""
     if outputs.shape[1] == 2:
         margin = outputs[:, 1] - outputs[:, 0]
         return auc(margin[labels == 1], margin[labels == 0])
-    return float((outputs.argmax(axis=1) == labels).mean())
+    is_right = outputs.argmax(axis=1) == labels
+    return float(is_right.mean())

@@ -60,6 +60,8 @@ LEGEND = {"frameon": False, "fontsize": 8}
 class Point:
     """One point of a figure: the lower bounds of epsilon of all runs by method, and the share
     of right guesses released.
+
+    Each array of ``bounds`` is (runs,), NaN where a run has no bound. ``truth`` is the epsilon of the mechanism.
     """
 
     x: float
@@ -68,9 +70,11 @@ class Point:
     truth: float | None
 
     def mean(self, method: str) -> float:
+        """The mean of a method's bounds over the runs."""
         return float(np.mean(self.bounds[method]))
 
     def as_json(self) -> dict[str, Json]:
+        """The point as it stands in the outcome."""
         bounds: dict[str, Json] = {}
         for method, values in self.bounds.items():
             bounds[method] = {
@@ -104,20 +108,21 @@ def bounds_at(
     """Return the bounds of a run by each seed; ``special`` says that guesses are independent, so that
     `independent` takes all n.
     """
-    methods = [*METHODS, "independent"] if special else list(METHODS)
-    bounds: dict[str, list[float]] = {method: [] for method in methods}
+    bounds: dict[str, list[float]] = {}
     accuracies = []
     for seed in seeds:
         drawn = simulate(n, np.random.default_rng([seed, n, r]))
-        counts = _released(drawn, r, seed)
-        accuracies.append(counts.correct / r)
-        results = list(audit(counts, family, delta=delta, alpha=ALPHA, methods=METHODS))
+        released = _released(drawn, r, seed)
+        accuracies.append(released.correct / r)
+
+        results = list(audit(released, family, delta=delta, alpha=ALPHA, methods=METHODS))
         if special:
             whole = _released(drawn, n, seed)
             results += audit(whole, family, delta=delta, alpha=ALPHA, methods=["independent"])
         for result in results:
             epsilon = np.nan if result.epsilon_lower is None else result.epsilon_lower
-            bounds[result.method].append(epsilon)
+            bounds.setdefault(result.method, []).append(epsilon)
+
     arrays = {method: np.array(values) for method, values in bounds.items()}
     return Point(x, arrays, float(np.mean(accuracies)), truth)
 
@@ -138,18 +143,9 @@ def by_size(
     """The bounds against n, a fifth of the guesses released."""
     points = []
     for n in SIZES:
-        points.append(
-            bounds_at(
-                n,
-                simulate,
-                family,
-                n,
-                n // 5,
-                delta,
-                truth=truth,
-                special=special,
-            )
-        )
+        r = n // 5
+        point = bounds_at(n, simulate, family, n, r, delta, truth=truth, special=special)
+        points.append(point)
     figure, axes = _figure(title)
     _draw_bounds(axes, points, truth)
     axes.set(xscale="log", xlabel="n; r = n / 5")
@@ -159,19 +155,24 @@ def by_size(
 def base_pairs() -> Drawn:
     """Figure 2: the pair of output distributions of a bit, for three mechanisms."""
     figure, panels = _panels("Figure 2: base pairs", 3)
+
     x = np.linspace(-4, 5, 901)
     _draw_pair(panels[0], f"Gaussian, mu {MU:g}", x, _normal(x), _normal(x - MU))
+
     double = np.exp(-np.abs(x)) / 2
     shifted = np.exp(-np.abs(x - MU)) / 2
     _draw_pair(panels[1], f"Laplace, mu {MU:g}", x, double, shifted)
 
-    epsilon, delta = 1.0, 0.1  # two outputs tell the bit, two tell it with odds e^epsilon
+    # Of the four outputs two tell the bit, and two tell it with odds e^epsilon.
+    epsilon = 1.0
+    delta = 0.1
     likely = (1 - delta) * np.exp(epsilon) / (1 + np.exp(epsilon))
     unlikely = (1 - delta) / (1 + np.exp(epsilon))
-    places = np.arange(4)
     p = [delta, likely, unlikely, 0]
+    q = p[::-1]
+    places = np.arange(4)
     panels[2].bar(places - 0.2, p, 0.4, color=COLOURS["exact"], label="P")
-    panels[2].bar(places + 0.2, p[::-1], 0.4, color=COLOURS["chernoff"], label="Q")
+    panels[2].bar(places + 0.2, q, 0.4, color=COLOURS["chernoff"], label="Q")
     panels[2].set(title=f"epsilon {epsilon:g}, delta {delta:g}", xlabel="output", xticks=places)
     panels[2].legend(**LEGEND)
     return Drawn(figure, {"mu": MU, "epsilon": epsilon, "delta": delta})
@@ -181,38 +182,29 @@ def subsampled_pair() -> Drawn:
     """Figure 8: the pair of a subsampled Gaussian."""
     figure, axes = _figure("Figure 8: subsampled Gaussian, mu 2, q .5")
     x = np.linspace(-4, 6, 1001)
-    _draw_pair(axes, axes.get_title(), x, _normal(x), 0.5 * _normal(x) + 0.5 * _normal(x - 2))
+    mixture = 0.5 * _normal(x) + 0.5 * _normal(x - 2)
+    _draw_pair(axes, axes.get_title(), x, _normal(x), mixture)
     return Drawn(figure, {"mu": 2.0, "q": 0.5})
 
 
 def gaussian_special() -> Drawn:
+    """Figure 3: the bits of a Gaussian that are guessed independently."""
     simulate = partial(simulated.gaussian, mu=MU, special=True)
+    truth = _gaussian_epsilon(MU)
     title = "Figure 3: Gaussian, special case"
-    return by_size(
-        title,
-        simulate,
-        gaussian(),
-        _gaussian_epsilon(MU),
-        DELTA,
-        special=True,
-    )
+    return by_size(title, simulate, gaussian(), truth, DELTA, special=True)
 
 
 def laplace_special() -> Drawn:
+    """Figure 4: the bits of a Laplace mechanism that are guessed independently."""
     simulate = partial(simulated.laplace, mu=MU, special=True)
     truth = laplace().channel(MU).epsilon(DELTA)
     title = "Figure 4: Laplace, special case"
-    return by_size(
-        title,
-        simulate,
-        laplace(),
-        truth,
-        DELTA,
-        special=True,
-    )
+    return by_size(title, simulate, laplace(), truth, DELTA, special=True)
 
 
 def gaussian_general() -> Drawn:
+    """Figure 5: the bits of a Gaussian in general."""
     simulate = partial(simulated.gaussian, mu=MU)
     title = "Figure 5: Gaussian, general case"
     return by_size(title, simulate, gaussian(), _gaussian_epsilon(MU), DELTA)
@@ -272,12 +264,14 @@ def _trained(entry: "Params", claimed: float) -> Simulator:
 
 
 def randomised_response(delta: float, number: str) -> Drawn:
+    """Figure 7: randomised response that reveals a bit with probability ``delta``; ``number`` names the panel."""
     simulate = partial(simulated.randomised_response, epsilon=3.2, delta=delta)
     title = f"Figure {number}: randomised response, delta {delta:g}"
     return by_size(title, simulate, approx_dp(delta), 3.2, delta)
 
 
 def subsampled() -> Drawn:
+    """Figure 9: a Gaussian whose record takes part with probability 1/2."""
     family = subsampled_gaussian(0.5)
     simulate = partial(simulated.subsampled_gaussian, mu=2.0, q=0.5)
     truth = family.channel(2.0).epsilon(1e-7)
@@ -294,13 +288,14 @@ def p_values() -> Drawn:
         expected = 100 * (1 - delta) / (1 + math.e)
         at_expected: dict[str, Json] = {}
         for method in METHODS:
-            logs = [
-                log_p_value(method, ReleasedGuesses(100, 100, int(u)), null, 1.0, delta)
-                for u in errors
-            ]
+            logs = []
+            for count in errors.tolist():
+                guesses = ReleasedGuesses(100, 100, count)
+                logs.append(log_p_value(method, guesses, null, 1.0, delta))
             p = np.exp(logs)
             axes.plot(errors, p, color=COLOURS[method], label=method)
             at_expected[method] = float(np.interp(expected, errors, p))
+
         axes.axvline(expected, color="black", linestyle="--", lw=0.8, label="expected errors")
         axes.set(title=f"delta {delta:g}", xlabel="errors", ylabel="p-value")
         axes.legend(**LEGEND)
@@ -311,20 +306,11 @@ def p_values() -> Drawn:
 def fixed_release() -> Drawn:
     """Figure 11: the bounds against n, 1,000 guesses released."""
     truth = _gaussian_epsilon(MU)
+    simulate = partial(simulated.gaussian, mu=MU)
     points = []
     for n in (2_000, 5_000, 10_000, 100_000):
-        simulate = partial(simulated.gaussian, mu=MU)
-        points.append(
-            bounds_at(
-                n,
-                simulate,
-                gaussian(),
-                n,
-                1_000,
-                DELTA,
-                truth=truth,
-            )
-        )
+        points.append(bounds_at(n, simulate, gaussian(), n, 1_000, DELTA, truth=truth))
+
     figure, axes = _figure("Figure 11: Gaussian, r = 1000")
     _draw_bounds(axes, points, truth)
     axes.set(xscale="log", xlabel="n")
@@ -333,34 +319,21 @@ def fixed_release() -> Drawn:
 
 def varied_release() -> Drawn:
     """Figure 12: the bounds and the accuracy against the number of guesses released."""
+    n = 100_000
     truth = _gaussian_epsilon(0.8)
+    simulate = partial(simulated.gaussian, mu=0.8)
     points = []
-    for r in (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000):
-        simulate = partial(simulated.gaussian, mu=0.8)
-        points.append(
-            bounds_at(
-                r,
-                simulate,
-                gaussian(),
-                100_000,
-                r,
-                DELTA,
-                truth=truth,
-            )
-        )
+    for r in (100, 300, 1_000, 3_000, 10_000, 30_000, n):
+        points.append(bounds_at(r, simulate, gaussian(), n, r, DELTA, truth=truth))
+
     figure, axes = _figure("Figure 12: Gaussian, mu .8, n = 100,000")
     _draw_bounds(axes, points, truth)
     axes.set(xscale="log", xlabel="r")
+
     right = axes.twinx()
+    released = [point.x for point in points]
     accuracies = [point.accuracy for point in points]
-    right.plot(
-        [point.x for point in points],
-        accuracies,
-        "s:",
-        color="black",
-        ms=3,
-        lw=1,
-    )
+    right.plot(released, accuracies, "s:", color="black", ms=3, lw=1)
     right.set(ylabel="accuracy of the released guesses (dotted)", ylim=(0.5, 1))
     return Drawn(figure, [point.as_json() for point in points])
 
@@ -369,21 +342,21 @@ def shared_randomness() -> Drawn:
     """How often each method rejects a true null if bits share randomness; no figure of the
     paper.
     """
-    cases = {name: case for name, case in COUNTEREXAMPLES.items() if not case.product}
     values: dict[str, Json] = {}
-    shares = []
-    for name, case in cases.items():
-        shares.append(simulated.false_rejections(case, FALSE_REJECTIONS, ALPHA))
-        values[name] = dict(shares[-1])
+    for name, case in COUNTEREXAMPLES.items():
+        if not case.product:
+            values[name] = dict(simulated.false_rejections(case, FALSE_REJECTIONS, ALPHA))
+
     figure, axes = _figure("A true null rejected, bits sharing randomness")
-    places = np.arange(len(cases))
+    places = np.arange(len(values))
     for number, method in enumerate(METHODS):
-        heights = [share[method] for share in shares]
+        heights = [shares[method] for shares in values.values()]
         left = places + 0.2 * (number - 1.5)
         axes.bar(left, heights, 0.2, color=COLOURS[method], label=method)
+
     axes.axhline(ALPHA, color="black", linestyle="--", lw=0.8, label=f"nominal {ALPHA:g}")
     axes.set(ylabel=f"share of {FALSE_REJECTIONS:,} runs", xticks=places, ylim=(0, 0.75))
-    axes.set_xticklabels([textwrap.fill(name, 11) for name in cases], fontsize=7)
+    axes.set_xticklabels([textwrap.fill(name, 11) for name in values], fontsize=7)
     axes.legend(**LEGEND)
     return Drawn(figure, values)
 
@@ -421,6 +394,7 @@ def draw(names: Sequence[str], out: Path, *, keep: bool = False) -> Iterator[str
         settings["runs"] = len(seeds)
         study = outcome.Study(f"one-run-{name}", command, seeds, settings, keep)
         drawn = FIGURES[name]()
+
         pictures = [out / f"figure-{name}.{ending}" for ending in ("png", "svg")]
         for picture in pictures:
             drawn.figure.savefig(picture, dpi=120)
@@ -429,14 +403,17 @@ def draw(names: Sequence[str], out: Path, *, keep: bool = False) -> Iterator[str
 
 
 def _gaussian_epsilon(mu: float) -> float:
+    """The true epsilon of a Gaussian bit at `DELTA`."""
     return gaussian().channel(mu).epsilon(DELTA)
 
 
 def _normal(x: np.ndarray) -> np.ndarray:
+    """The density of the standard normal law."""
     return np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
 
 
 def _figure(title: str) -> "tuple[Figure, Axes]":
+    """A figure of one panel, without pyplot: pyplot would keep it open."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.6, 3.4), layout="constrained")
@@ -446,6 +423,7 @@ def _figure(title: str) -> "tuple[Figure, Axes]":
 
 
 def _panels(title: str, count: int) -> "tuple[Figure, list[Axes]]":
+    """A figure of ``count`` panels beside each other."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.4 * count, 3.4), layout="constrained")
@@ -454,22 +432,24 @@ def _panels(title: str, count: int) -> "tuple[Figure, list[Axes]]":
 
 
 def _draw_bounds(axes: "Axes", points: Sequence[Point], truth: float | None) -> None:
+    """Each method's mean bound at each point, with a bar from the smallest to the largest run."""
     x = [point.x for point in points]
     for method in points[0].bounds:
-        values = np.array([point.bounds[method] for point in points])
+        values = np.array([point.bounds[method] for point in points])  # (points, runs)
         means = values.mean(axis=1)
-        bars = np.array([means - values.min(axis=1), values.max(axis=1) - means])
-        colour = COLOURS[method]
+        below = means - values.min(axis=1)
+        above = values.max(axis=1) - means
         axes.errorbar(
             x,
             means,
-            bars,
+            np.array([below, above]),
             fmt="o-",
-            color=colour,
+            color=COLOURS[method],
             label=method,
             ms=4,
             lw=1,
         )
+
     if truth is not None:
         axes.axhline(truth, color="black", linestyle="--", linewidth=0.8, label="true epsilon")
     axes.set(ylabel="epsilon at least")
@@ -483,6 +463,7 @@ def _draw_pair(
     p: np.ndarray,
     q: np.ndarray,
 ) -> None:
+    """The densities ``p`` and ``q`` of an output under both values of the bit."""
     for density, name, colour in ((p, "P", COLOURS["exact"]), (q, "Q", COLOURS["chernoff"])):
         axes.plot(x, density, color=colour, label=name)
         axes.fill_between(x, density, color=colour, alpha=0.15)

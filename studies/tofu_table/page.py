@@ -1,9 +1,10 @@
 """docs/tofu-table-1.md: what of Table 1 came out on a real model, from the outcomes of the steps that are done."""
 
-from collections.abc import Sequence
+from collections import Counter
 
 from lethe.io.files import Json
 from lethe.text import NONE
+from studies import markdown
 from studies.tofu_table.design import BASE, Design, Outcomes, Step, chosen_rate, keeps, steps
 from studies.tofu_table.table import ALL, LOOK, table_of
 
@@ -52,6 +53,7 @@ def page(design: Design, outcomes: Outcomes) -> str:
 
 
 def _left(design: Design, outcomes: Outcomes) -> str:
+    """The section of the steps that are not done, counted by forget set and kind."""
     planned = list(steps(design, outcomes))
     left = [step for step in planned if step.name not in outcomes]
     done = len(planned) - len(left)
@@ -61,15 +63,10 @@ def _left(design: Design, outcomes: Outcomes) -> str:
         f"{done} steps are done, and {len(left)} are left: `lethe study tofu-table-1 --keep --plan`. A rate below one that",
         "keeps enough of the retain set will not be tried.",
     ]
-    counts: dict[tuple[str, str], int] = {}
-    for step in left:
-        key = (step.forget or "both", step.kind)
-        counts[key] = counts.get(key, 0) + 1
+    counts = Counter((step.forget or "both", step.kind) for step in left)
     if counts:
-        rows = []
-        for (forget, kind), count in counts.items():
-            rows.append([forget, kind, str(count)])
-        lines += ["", *_markdown(["forget set", "kind of step, *not run*", "steps"], rows)]
+        rows = [[forget, kind, str(count)] for (forget, kind), count in counts.items()]
+        lines += ["", *markdown.table(["forget set", "kind of step, *not run*", "steps"], rows)]
     return "\n".join(lines)
 
 
@@ -78,13 +75,11 @@ def _table(design: Design, outcomes: Outcomes, step: Step) -> list[str]:
     models = table_of(design, outcomes, step)["models"]
     if not models:
         return []
-    asked = f"{models[0]['answers']:,} answers to each question"
-    which = "all answers"
-    if step.model == LOOK:
-        which = "first look"
+    which = "first look" if step.model == LOOK else "all answers"
     present = set().union(*models)
     shown = [key for key in COLUMNS if key in present]
-    heads = [COLUMNS[key] for key in shown]
+    head = ["model", "questions", *(COLUMNS[key] for key in shown), "word, utility"]
+
     rows = []
     notes = []
     for row in models:
@@ -94,14 +89,15 @@ def _table(design: Design, outcomes: Outcomes, step: Step) -> list[str]:
         if "sentence" in row:
             notes.append(f"- {row['sentence']}")
 
-    table = _markdown(["model", "questions", *heads, "word, utility"], rows)
-    lines = [f"## {step.forget}, {which}", "", f"{asked}.", "", *table]
+    asked = f"{models[0]['answers']:,} answers to each question."
+    lines = [f"## {step.forget}, {which}", "", asked, "", *markdown.table(head, rows)]
     if notes:
         lines += ["", *notes]
     return ["\n".join(lines)]
 
 
 def _trained(design: Design, outcomes: Outcomes) -> list[str]:
+    """The section of the learning rates; none before Base is trained."""
     base = outcomes.get(Step("train", "", BASE).name)
     if base is None:
         return []
@@ -113,13 +109,14 @@ def _trained(design: Design, outcomes: Outcomes) -> list[str]:
         "",
         f"Base: mean loss of its epochs {losses}; retain score {score}, of which {least} must be kept.",
     ]
+
     rows = []
     for forget in design.forget_sets:
         for method in design.methods:
             rows += _rates(design, outcomes, forget, method)
     if rows:
         head = ["forget set", "method", "rate", "retain score", "chosen"]
-        lines += ["", *_markdown(head, rows)]
+        lines += ["", *markdown.table(head, rows)]
     return ["\n".join(lines)]
 
 
@@ -146,15 +143,8 @@ def _rates(design: Design, outcomes: Outcomes, forget: str, method: str) -> list
     return rows
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table of Markdown."""
-    lines = [" | ".join(head), "|".join(["---"] * len(head))]
-    for row in rows:
-        lines.append(" | ".join(row))
-    return lines
-
-
 def _shown(value: Json) -> str:
+    """A cell: a number with its standard error or its ends, where it has them."""
     if value is None:
         return NONE
     if isinstance(value, dict) and "sd" in value:

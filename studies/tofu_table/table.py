@@ -52,36 +52,43 @@ class Asked:
     ) -> Asked | None:
         """What there is of a model for a table; None where no step of it is done."""
         look = outcomes.get(Step("look", table.forget, model).name)
-        parts = [look]
+        if look is None:
+            return None
+
+        sampled = [look]
         exact = None
         if table.model == ALL:
-            blocks = range(1, design.blocks + 1)
-            names = [Step("sample", table.forget, model, block=block).name for block in blocks]
-            parts = [outcomes.get(name) for name in names]
+            sampled = []
+            for block in range(1, design.blocks + 1):
+                step = Step("sample", table.forget, model, block=block)
+                if step.name in outcomes:
+                    sampled.append(outcomes[step.name])
             exact = outcomes.get(Step("exact", table.forget, model).name)
-        there = [part for part in parts if part is not None]
-        if look is None or not there:
+        if not sampled:
             return None
 
         questions: list[str] = []
         means = []
-        for part in there:
-            questions += part["questions"]
-            means.append((len(part["questions"]), part["means"]["forget"]))
-        bounded = list(there)
-        if exact:
-            bounded.append(exact)
-        rows: list[Result] = []
-        for part in bounded:
-            rows += [Result(**row) for row in part["rows"]]
-        digests = [part["model"] for part in bounded]
+        for answered in sampled:
+            questions += answered["questions"]
+            means.append((len(answered["questions"]), answered["means"]["forget"]))
+
+        bounded = [*sampled, exact] if exact else sampled
+        rows = []
+        for answered in bounded:
+            for values in answered["rows"]:
+                row = Result(**values)
+                if (
+                    row.item in questions
+                ):  # the answer tree walks questions that no block has asked yet
+                    rows.append(row)
         return cls(
             questions=tuple(questions),
-            rows=tuple([row for row in rows if row.item in questions]),
-            n=there[0]["n"],
+            rows=tuple(rows),
+            n=sampled[0]["n"],
             means=tuple(means),
             kept=look["means"],
-            digests=frozenset(digests),
+            digests=frozenset(answered["model"] for answered in bounded),
         )
 
     def estimates(self, quantity: str, basis: str) -> list[float]:
@@ -109,15 +116,15 @@ def table_of(design: Design, outcomes: Outcomes, step: Step) -> dict[str, Json]:
         asked = Asked.of(design, outcomes, step, name)
         if asked is not None:
             models[name] = asked
+
     rho = design.params(step.forget).metrics.rho
     rows = []
-    digests = {}
     for name, asked in models.items():
         row = {"model": name, **_numbers(asked, rho)}
         if name in design.methods:
             row |= _words(design, outcomes, step, name, models)
         rows.append(row)
-        digests[name] = sorted(asked.digests)
+    digests = {name: sorted(asked.digests) for name, asked in models.items()}
     return {"models": rows, "digests": digests}
 
 
@@ -132,9 +139,11 @@ def _words(
     asked = models[name]
     retrain = models.get(RETRAIN)
     rate = {"rate": chosen_rate(design, outcomes, step.forget, name)}
-    whole = len(asked.questions) == design.asked
-    if retrain is None or set(asked.questions) != set(retrain.questions) or not whole:
+    if retrain is None or set(asked.questions) != set(retrain.questions):
         return rate
+    if len(asked.questions) != design.asked:
+        return rate
+
     params = design.params(step.forget)
     verdict = rule.decide(
         asked.ends(asked.questions),
@@ -151,20 +160,20 @@ def _words(
 
 def _numbers(asked: Asked, rho: float) -> dict[str, Json]:
     """The columns of the table: means over the questions, of answers by greedy decoding and by sampling."""
-    values: dict[str, Json] = {"questions": len(asked.questions), "answers": asked.n}
-    columns = {
-        "greedy": ("score", "greedy"),
-        "deviation": ("sd", "sampled"),
-        "greedy leaks": ("leak", "greedy"),
-        "sampled leaks": ("leak", "sampled"),
+    greedy_leaks = asked.estimates("leak", "greedy")
+    sampled_leaks = asked.estimates("leak", "sampled")
+    values: dict[str, Json] = {
+        "questions": len(asked.questions),
+        "answers": asked.n,
+        "greedy": float(np.mean(asked.estimates("score", "greedy"))),
+        "deviation": float(np.mean(asked.estimates("sd", "sampled"))),
+        "greedy leaks": float(np.mean(greedy_leaks)),
+        "sampled leaks": float(np.mean(sampled_leaks)),
+        "ED": _ed_score(asked, rho),
+        "mean": _average(asked.means),
+        "questions with a sampled leak": int(np.count_nonzero(sampled_leaks)),
+        "questions with a greedy leak": sum(greedy_leaks),
     }
-    for name, (quantity, basis) in columns.items():
-        values[name] = float(np.mean(asked.estimates(quantity, basis)))
-    values["ED"] = _ed_score(asked, rho)
-    values["mean"] = _average(asked.means)
-    leaks = asked.estimates("leak", "sampled")
-    values["questions with a sampled leak"] = sum(leak > 0 for leak in leaks)
-    values["questions with a greedy leak"] = sum(asked.estimates("leak", "greedy"))
     for split, kept in asked.kept.items():
         if split != "forget":
             values[split] = kept
@@ -206,6 +215,7 @@ def _exact_ends(asked: Asked) -> dict[str, Json]:
             upper.append(row.upper)
     if not certain or not upper:
         return {}
+
     low = float(np.mean(certain))
     high = float(np.mean(upper))
     return {"mean": (low + high) / 2, "ci_low": low, "ci_high": high}
@@ -220,11 +230,20 @@ def _retained(asked: Asked) -> tuple[float, float] | None:
 
 
 def _truncation(asked: Asked, params: Params) -> Truncation:
+    """The answers to each question that were cut at the limit of tokens, and those that were cut or leak."""
     facts = {row.item: row.facts for row in asked.rows if row.quantity == "truncated"}
     counts = {}
     for key in ("cut", "n", "cut_or_leaks"):
         of_questions = [facts[item][key] for item in asked.questions]
         counts[key] = np.array(of_questions, dtype=np.float64)
-    either = np.where(np.isnan(counts["cut_or_leaks"]), counts["n"], counts["cut_or_leaks"])
-    limit = params.sample.max_new_tokens
-    return Truncation(counts["cut"], counts["n"], either, limit, params.report.most_truncated)
+
+    # Where it was not counted, any answer may be a leak.
+    is_unknown = np.isnan(counts["cut_or_leaks"])
+    either = np.where(is_unknown, counts["n"], counts["cut_or_leaks"])
+    return Truncation(
+        counts["cut"],
+        counts["n"],
+        either,
+        params.sample.max_new_tokens,
+        params.report.most_truncated,
+    )

@@ -4,10 +4,8 @@ A folder of work holds the models and answers of the steps, and what a killed st
 outcome exists stays done, and a model that a later step needs is trained again, by the same seeds.
 """
 
-import contextlib
-import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,21 +14,19 @@ from lethe.config.measuring import ModelEntry
 from lethe.config.schema import Params
 from lethe.data.rows import load_splits
 from lethe.errors import BadInput
-from lethe.instruction_set import in_use
 from lethe.io.artifacts import NO_TABLES, Row, read_split, write_splits
-from lethe.io.files import SCHEMA_VERSION, Json, write_json
+from lethe.io.files import SCHEMA_VERSION, Json, read_artifact, write_json
 from lethe.measure.run import load
 from lethe.models import checkpoints
 from lethe.progress import tell
 from lethe.results import table
-from lethe.results.table import Result
 from lethe.sampling.engine import Options, Settings, open_engine
 from lethe.sampling.tasks import UTILITY_SPLITS, some, speaker
 from lethe.scoring.scorer import scorer
-from lethe.statistics.bound import Interval
 from lethe.steps import exact, metrics, sample, score
 from lethe.unlearning.protocol import MethodParams
 from lethe.verdict.claims import mean_score
+from studies.steps import Clock, kept_rows, working_in
 from studies.tofu_table.design import (
     BASE,
     Design,
@@ -77,29 +73,23 @@ class Work:
 
     def do(self, step: Step) -> dict[str, Json]:
         """Do one step, or go on where it was killed, and return the values of its outcome."""
-        self.place.work.mkdir(parents=True, exist_ok=True)
-        began = time.monotonic()
-        processor = time.process_time()
-        with contextlib.chdir(self.place.work):
+        clock = Clock()
+        with working_in(self.place.work):
             values = self._values(step)
-        seconds = {
-            "wall": round(time.monotonic() - began),
-            "processor": round(time.process_time() - processor),
-        }
-        # A step that was killed took longer: these are the seconds of the process that ended it.
-        return {**values, "seconds": seconds, "machine": in_use()}
+        return {**values, **clock.cost()}
 
     def _values(self, step: Step) -> dict[str, Json]:
+        """What a step brings: a table, a model, its bounds by the answer tree, or its sampled answers."""
         if step.kind == "table":
             return table_of(self.design, self.outcomes, step)
         if step.kind in ("train", "unlearn"):
             folder = self._trained(step)
-            last = _last_losses(folder)
             return {
                 "retain_score": self._retain_score(folder),
                 "model": checkpoints.content(folder),
-                "last_losses": last,
+                "last_losses": _last_losses(folder),
             }
+
         folder = self._model(step)
         if step.kind == "exact":
             return self._bounded(step, folder)
@@ -114,6 +104,7 @@ class Work:
             made = Step("train", "", BASE)
         else:
             made = Step("train", step.forget, step.model)
+
         folder = self._trained(made)
         recorded = self.outcomes[made.name]["model"]
         if checkpoints.content(folder) != recorded:
@@ -124,17 +115,20 @@ class Work:
         """The folder of a model, which is trained unless it is there."""
         from stages import train, unlearn
 
+        name = _folder_name(step)
         root = Path(step.forget or BASE)
-        folder = root / "models" / _folder_name(step)
+        folder = root / "models" / name
         if (folder / "training.json").is_file():
             return folder
-        self._write_learned(root, step.forget or self.design.forget_sets[0])
+
+        forget = step.forget or self.design.forget_sets[0]
+        self._write_learned(root, forget)
         if step.kind == "train":
-            params = self.design.params(step.forget or self.design.forget_sets[0])
+            params = self.design.params(forget)
             pretrained = {"start_from": str(self.place.pretrained)}
             learned = params.train.recipe.model_copy(update=pretrained)
             rows = "all" if step.model == BASE else "retain"
-            train.train(_folder_name(step), learned, rows, root)
+            train.train(name, learned, rows, root)
             return folder
 
         base = self._trained(Step("train", "", BASE))
@@ -142,19 +136,24 @@ class Work:
         params = self.design.params(step.forget, entry=entry, name=step.model)
         method: MethodParams = params.unlearn.methods[step.model]
         recipe = params.unlearn.recipe.model_copy(update={"start_from": str(base)})
-        unlearn.forget(_folder_name(step), recipe, method, params.train.recipe.prompt, root)
+        unlearn.forget(name, recipe, method, params.train.recipe.prompt, root)
         return folder
 
     def _splits(self, forget: str) -> dict[str, list[Row]]:
-        """TOFU with this forget set, whose retain set is the other authors that Base learns."""
+        """TOFU with this forget set, whose retain set is the other authors that Base learns.
+
+        Raises `BadInput` where no other author is left.
+        """
         data = self.design.params(forget).data
-        splits = load_splits(data.model_copy(update={"source": str(self.place.tofu)}))
-        others = self.design.authors * PAIRS - len(splits["forget"])
-        if others < PAIRS:
+        from_tofu = data.model_copy(update={"source": str(self.place.tofu)})
+        splits = load_splits(from_tofu)
+        n_others = self.design.authors * PAIRS - len(splits["forget"])
+        if n_others < PAIRS:
             raise BadInput(f"{forget} has as many authors as Base learns ({self.design.authors}).")
-        return {**splits, "retain": splits["retain"][-others:]}
+        return {**splits, "retain": splits["retain"][-n_others:]}
 
     def _write_learned(self, root: Path, forget: str) -> None:
+        """The rows that Base learns, as a dataset below ``root`` unless it is there."""
         if (root / "dataset/about.json").is_file():
             return
         splits = self._splits(forget)
@@ -175,56 +174,67 @@ class Work:
         write_splits(splits, "tofu", root / "dataset")
 
     def _retain_score(self, folder: Path) -> float:
-        """The mean ROUGE-L recall of greedy answers to the retain questions: all that chooses a rate."""
+        """The mean ROUGE-L recall of greedy answers to the retain questions: all that chooses a rate.
+
+        The questions are in the retain set of every forget set: the smallest of them lies within the others.
+        """
         params = self.design.params(self.design.forget_sets[0])
         retain_sets = [self._splits(forget)["retain"] for forget in self.design.forget_sets]
         shared = min(retain_sets, key=len)
         asked = some(shared, self.design.retain_questions, self.design.pick)
         rows = {row["id"]: row for row in asked}
+
         speak = speaker(folder, params.sample.prompt)
         prompts = [speak(name, row) for name, row in rows.items()]
         settings = Settings(n=0, greedy=True, max_new_tokens=params.sample.max_new_tokens)
         engine = open_engine(params.sample.engine, folder, Options.from_params(params.sample))
+
         rouge = scorer("rouge_l")
         scores = []
         for answers in engine.answer(prompts, settings):
-            scores.append(float(rouge(answers.texts, rows[answers.prompt_id])[0]))
+            recall = rouge(answers.texts, rows[answers.prompt_id])
+            scores.append(float(recall[0]))
         return float(np.mean(scores))
 
     def _sampled(self, step: Step, folder: Path) -> dict[str, Json]:
         """Answers, scores and metrics of a step's questions: their rows, and the numbers of the model over them."""
         # The ends of all models, and of all blocks of one, hold together.
-        together = len(self.design.models)
+        n_bounds = len(self.design.models)
         if step.block is None:
             n = self.design.first_look
             place = "look"
         else:
             n = self.design.answers
             place = f"block-{step.block}"
-            together *= self.design.blocks
+            n_bounds *= self.design.blocks
+
         root = Path(step.forget, place)
         params = self.design.params(step.forget, n=n)
-        self._write_asked(root, step)
         source = ModelEntry(path=str(folder))
+        self._write_asked(root, step)
         drawn(step.model, params, source, root)
-        means = _means(step.model, params, source, root, params.metrics.alpha / together)
-        values = measured(step.model, root, "metrics") | {"n": n, "means": means}
-        return values | {"model": checkpoints.content(folder)}
+        means = _means(step.model, params, source, root, params.metrics.alpha / n_bounds)
+        return {
+            **measured(step.model, root, "metrics"),
+            "n": n,
+            "means": means,
+            "model": checkpoints.content(folder),
+        }
 
     def _bounded(self, step: Step, folder: Path) -> dict[str, Json]:
+        """The certain ends of each question by the answer tree: their rows, and the numbers of the model over them."""
         root = Path(step.forget, "exact")
         params = self.design.params(step.forget)
         self._write_asked(root, step)
-        source = ModelEntry(path=str(folder))
         exact.run(
             step.model,
             params.exact,
             params.sample,
-            source,
+            ModelEntry(path=str(folder)),
             params.score.keyword_match,
             root,
         )
-        return measured(step.model, root, "exact") | {"model": checkpoints.content(folder)}
+        return {**measured(step.model, root, "exact"), "model": checkpoints.content(folder)}
 
 
 def drawn(name: str, params: Params, source: ModelEntry, root: Path) -> None:
@@ -240,17 +250,12 @@ def drawn(name: str, params: Params, source: ModelEntry, root: Path) -> None:
 
 def measured(name: str, root: Path, stage: str) -> dict[str, Json]:
     """The questions of a stage's results, their rows that are kept, and the numbers of the model."""
-    kept = []
-    of_model = []
-    for row in table.read_rows(table.place(root, stage, name)):
-        if row.scope == "question" and (row.quantity, row.basis) in KEPT:
-            kept.append(_plain(row))
-        if row.scope == "model":
-            of_model.append(row)
+    rows = table.read_rows(table.place(root, stage, name))
+    of_model = [row for row in rows if row.scope == "model"]
     numbers = table.Numbers(of_model).values
     shown = {key: value for key, value in numbers.items() if isinstance(value, (int, float))}
     questions = [row["id"] for row in read_split("forget", root / "dataset")]
-    return {"questions": questions, "rows": kept, "numbers": shown}
+    return {"questions": questions, "rows": kept_rows(rows, KEPT), "numbers": shown}
 
 
 def _folder_name(step: Step) -> str:
@@ -262,17 +267,10 @@ def _folder_name(step: Step) -> str:
 
 def _last_losses(folder: Path) -> list[float]:
     """The mean loss of each epoch."""
-    from lethe.io.files import read_artifact
-
     losses: dict[int, list[float]] = {}
     for record in read_artifact(folder / "training.json")["steps"]:
         losses.setdefault(record["epoch"], []).append(record["loss"])
     return [float(np.mean(of_epoch)) for of_epoch in losses.values()]
-
-
-def _plain(row: Result) -> dict[str, Json]:
-    """A row as JSON, without the fields that it leaves empty; `Result(**...)` restores it."""
-    return {key: value for key, value in asdict(row).items() if value not in (None, "")}
 
 
 def _means(
@@ -287,11 +285,12 @@ def _means(
     (model,) = load(alone, root, {}).models
     means: dict[str, Mapping[str, Json]] = {}
     for split in ("forget", *UTILITY_SPLITS):
-        measured = mean_score(split, params.metrics.leak).measure(model, level)
-        if measured is not None:
-            means[split] = _ends(measured)
+        interval = mean_score(split, params.metrics.leak).measure(model, level)
+        if interval is None:
+            continue
+        means[split] = {
+            "mean": interval.value,
+            "ci_low": interval.lower,
+            "ci_high": interval.upper,
+        }
     return means
-
-
-def _ends(interval: Interval) -> dict[str, Json]:
-    return {"mean": interval.value, "ci_low": interval.lower, "ci_high": interval.upper}
