@@ -44,7 +44,8 @@ def opened(params: os.PathLike[str] | None = None, *, wait: bool = True) -> Repo
     from dvc.fs import LocalFileSystem
     from dvc.repo import Repo
 
-    place, copy = os.path.abspath("params.yaml"), params or os.environ.get(PARAMS)
+    place = os.path.abspath("params.yaml")
+    copy = params or os.environ.get(PARAMS)
 
     class Files(LocalFileSystem):
         def open(self, path: str | os.PathLike, mode: str = "r", **options: object) -> IO:
@@ -121,7 +122,8 @@ def _reproduced(stage: str, pull: bool) -> dict[str, object]:
             cause = error.__cause__ or error
             if isinstance(cause, LockError):
                 raise cause from None
-            number, tail = 1, " ".join(str(cause).split())
+            number = 1
+            tail = " ".join(str(cause).split())
             if isinstance(cause, StageCmdFailedError):
                 tail = ""
                 if status.exists():
@@ -291,7 +293,8 @@ def done(job: dict[str, Any]) -> dict[str, object]:
 def main() -> None:
     die_with_parent()
     silence()
-    job, descriptor = json.loads(sys.argv[1]), int(sys.argv[2])
+    job = json.loads(sys.argv[1])
+    descriptor = int(sys.argv[2])
     answer = done(job)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(answer, file)

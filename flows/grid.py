@@ -94,7 +94,8 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
         key, equals, text = assignment.partition("=")
         values: Axis
         if equals and RANGE.fullmatch(text):
-            key, values = key.strip(), text
+            key = key.strip()
+            values = text
         else:
             if equals and not text.startswith("["):
                 key, listed = parse(f"{key}=[{text}]")

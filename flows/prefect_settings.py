@@ -15,7 +15,8 @@ from typing import Any
 
 from flows.workspace import SCRATCH
 
-HOME, PROFILES = "PREFECT_HOME", "PREFECT_PROFILES_PATH"
+HOME = "PREFECT_HOME"
+PROFILES = "PREFECT_PROFILES_PATH"
 
 
 def prepare(root: Path) -> None:

@@ -150,7 +150,8 @@ class Alarm:
         words: str = "at least"
         side: Side = "lower"
         if upper:
-            words, side = "at most", "upper"
+            words = "at most"
+            side = "upper"
         if self.metric == "leak":
             return f"{words} {as_percent(significant(exact(value) * 100, 2, side))}"
         return f"{words} {significant(exact(value), 2, side)}"
@@ -264,9 +265,11 @@ def read(root: Path) -> RunRecord | None:
     try:
         return TypeAdapter(RunRecord).validate_python(read_artifact(path))
     except (LetheError, ValueError) as error:
-        problem, suffix = "was damaged", ".damaged.json"
+        problem = "was damaged"
+        suffix = ".damaged.json"
         if isinstance(error, OtherSchema):
-            problem, suffix = "is of another release of Lethe", ".other.json"
+            problem = "is of another release of Lethe"
+            suffix = ".other.json"
         aside = path.with_suffix(suffix)
         path.replace(aside)
         standard().print(
@@ -434,7 +437,8 @@ def since_last(root: Path, stages: Mapping[str, StageEnd], params: Params) -> Si
     old = table.read(root / LAST_RESULTS, models)
     new = _without(table.read(root / DATA, models), _edited(root))
     same_or_refused = {*unchanged, *_refused(old, models), *_refused(new, models)}
-    retrains, subjects = [], []
+    retrains = []
+    subjects = []
     for name in models:
         if name in same_or_refused:
             continue

@@ -26,10 +26,12 @@ from lethe.io.files import make_folder
 from lethe.process import die_with_parent, no_telemetry
 from lethe.tracking import without_password
 
-CLIENT_KEY, SERVER_KEY = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
+CLIENT_KEY = "PREFECT_API_AUTH_STRING"
+SERVER_KEY = "PREFECT_SERVER_API_AUTH_STRING"
 ADDRESS = "PREFECT_API_URL"
 OWN_KEY = "lethe:"  # how the key of a server begins that Lethe started
-MAKING, BEGUN = "making-tables", "begun"
+MAKING = "making-tables"
+BEGUN = "begun"
 RESTARTS = 3
 OLD = 60  # seconds; a server that lived longer, and that a signal ended, did not die of its start
 # Seconds until a server of the run must have answered once; on a busy machine its first tables take minutes.
@@ -106,8 +108,12 @@ class OwnServer:
         schedules: bool,
         key: str,
     ):
-        self.log, self._listening, self._schedules, self._key = log, listening, schedules, key
-        self._stopping, self._lock = False, threading.Lock()
+        self.log = log
+        self._listening = listening
+        self._schedules = schedules
+        self._key = key
+        self._stopping = False
+        self._lock = threading.Lock()
         log.unlink(missing_ok=True)
         self._process = self._start()
         OwnServer.running = self

@@ -280,7 +280,8 @@ def _shown(result: dict[str, Json]) -> list[str]:
 
 def _bound(row: dict[str, Json], key: str) -> Bound | None:
     """Return the value of a column as a `Bound` if it has a guarantee: a bound rounds itself."""
-    guarantee, value = row.get("bounds", {}).get(key), row.get(key)
+    guarantee = row.get("bounds", {}).get(key)
+    value = row.get(key)
     if guarantee is None or value is None:
         return None
     return Bound.from_dict({"value": value, **guarantee})

@@ -63,7 +63,8 @@ def start(
 
 def follow(process: subprocess.Popen, worker: "Worker", topic: str) -> list[str]:
     """Pass the lines of the process on until it ends, and return the last three; end it with its task."""
-    key, ended = str(worker.get_current_task()), threading.Event()
+    key = str(worker.get_current_task())
+    ended = threading.Event()
 
     def end_with_task() -> None:
         while not ended.wait(1):

@@ -294,7 +294,8 @@ def _keep_lock(root: Path) -> None:
     """Copy dvc.lock where it is whole; put the copy back where a kill left dvc.lock half written."""
     import yaml
 
-    lock, copy = root / "dvc.lock", root / LOCK_COPY
+    lock = root / "dvc.lock"
+    copy = root / LOCK_COPY
     if not lock.exists():
         return
     text = lock.read_text(encoding="utf-8", errors="replace")

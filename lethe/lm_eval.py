@@ -85,7 +85,9 @@ class DocumentUpper(float):
 
     def counted(self, leaks: float, answers: int, alpha: float) -> DocumentUpper:
         """The bound with the counts that the average needs; a missing answer counts as a leak."""
-        self.leaks, self.answers, self.alpha = leaks, answers, alpha
+        self.leaks = leaks
+        self.answers = answers
+        self.alpha = alpha
         return self
 
     def __add__(self, other: float) -> DocumentUpper:

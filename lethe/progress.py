@@ -93,7 +93,8 @@ def _paced(
             form = ".1f" if rate >= 1 else ".2g"
             left = f", {duration((total - done) / rate)} left" if total and done < total else ""
             show(f"{label}: {done} of {total or '?'} {unit}, {rate:{form}}/s{left}")
-            shown, pause = now, min(2 * pause, longest)
+            shown = now
+            pause = min(2 * pause, longest)
 
 
 def _file_of_stage(label: str) -> Path | None:

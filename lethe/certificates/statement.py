@@ -48,7 +48,9 @@ BONFERRONI = ", Bonferroni"
 WITNESS_DIGITS = 30  # decimals of a mass or a rate, outward: doubles have fewer that count
 RANK_OF_SIDE = {"upper": "worst", "lower": "some"}
 COMPARATOR_OF_SIDE = {"upper": "<=", "lower": ">"}
-SAMPLED, ANYTIME, TREE = "sampled", "anytime", "tree"
+SAMPLED = "sampled"
+ANYTIME = "anytime"
+TREE = "tree"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,10 @@ from lethe.instruction_set import CHOICE
 from lethe.process import no_telemetry, same_numbers
 
 # A new command is a public function of `lethe.api` and a row here; a new option is a parameter.
-MODEL, NUMBERS, PIPELINE, STUDIES = "Your model", "Your numbers", "The pipeline", "Studies"
+MODEL = "Your model"
+NUMBERS = "Your numbers"
+PIPELINE = "The pipeline"
+STUDIES = "Studies"
 
 COMMANDS: dict[str, dict[str, Command]] = {
     MODEL: {
@@ -427,7 +430,8 @@ def ui(
     # -I: a module of the current folder must not take the place of a library's.
     teller = [sys.executable, "-I", "-c", TELL, str(port), str(os.getpid()), opened, *lines]
     subprocess.Popen(teller, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    store, artifacts = tracking.store(root), (root / ".lethe/mlruns").as_uri()
+    store = tracking.store(root)
+    artifacts = (root / ".lethe/mlruns").as_uri()
     arguments = ["--backend-store-uri", store, "--default-artifact-root", artifacts]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     addresses = [f"127.0.0.1:{port}", f"localhost:{port}"]
@@ -473,7 +477,8 @@ def main() -> None:
     if name not in IN_A_PIPELINE:
         # Python puts the current folder before the libraries in a child started with -c or -m, as a pool's worker is.
         os.environ["PYTHONSAFEPATH"] = "1"
-    command, portable = COMMANDS[MODEL].get(name), "--portable" in sys.argv
+    command = COMMANDS[MODEL].get(name)
+    portable = "--portable" in sys.argv
     if command and command.fast and not portable:
         os.environ[CHOICE] = "machine"  # the report says so
     else:

@@ -281,7 +281,8 @@ def _typers_option(
     """One parameter with the type and the help of its option or argument."""
     name, default = parameter.name, parameter.default
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-        kind, default = list[kind], None
+        kind = list[kind]
+        default = None
     if default is not inspect.Parameter.empty and get_origin(kind) is list:
         default = None  # the function's own default holds where the option is not given
 

@@ -864,7 +864,8 @@ def _gate_of_answers(
     from lethe.results import table
     from lethe.results.ends import Ends
 
-    attempt, values = evaluation.attempt, evaluation.numbers.values
+    attempt = evaluation.attempt
+    values = evaluation.numbers.values
     if evaluation.refused:
         return gate_of(tau, attempt, None, why=" ".join(evaluation.refused))
     if arguments.get("calibration") and not arguments.get("labels"):
@@ -881,7 +882,8 @@ def _gate_of_answers(
     if evaluation.skipped:
         return gate_of(tau, attempt, None, why=without_bound(len(evaluation.skipped)))
     (model,) = evaluation.models
-    rows, items = [], []
+    rows = []
+    items = []
     for row in table.read(folder, [model]).rows(model):
         if row.basis == "labelled" and row.upper is not None:
             rows.append(row)
@@ -1022,7 +1024,8 @@ def sample(
     json: Values = {}
     notes = []
     if scorer is not None:
-        scores, judged = [], []
+        scores = []
+        judged = []
         for answers in samples.answers:
             of_prompt = leaks(scorer, above, answers.texts, rows[answers.prompt_id])
             scores += list(of_prompt[0])
@@ -1086,7 +1089,8 @@ def _gate_of_trees(result: probabilities.ExactBounds, arguments: Arguments, tau:
     from lethe.results.ends import Ends
 
     certificates = result.certificates
-    trees, rows = certificates.trees, result.rows()
+    trees = certificates.trees
+    rows = result.rows()
     model = arguments["model"]
     named = content(model) if model.is_dir() else str(model)
     questions = sorted([*(tree.id for tree in trees), *certificates.skipped])
@@ -1352,7 +1356,8 @@ def _keys() -> Iterator[ReadKey]:
     if not sys.stdin.isatty():
         problem = "lethe label reads keys from a terminal, and standard input is no terminal"
         raise BadInput(f"{problem}: use --json for the bounds.")
-    terminal, before = sys.stdin.fileno(), termios.tcgetattr(sys.stdin.fileno())
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(sys.stdin.fileno())
     try:
         tty.setcbreak(terminal)
         yield lambda: os.read(terminal, 1).decode(errors="replace")

@@ -49,7 +49,9 @@ AVERAGES = ("difference", "difference_population")
 SHOWN = 20  # rows in a table for people
 NAMED = 3  # questions in a sentence
 MANY = 100  # questions; with more, the work takes seconds
-WORSE, BETTER, NEITHER = "worse", "better", "not shown"
+WORSE = "worse"
+BETTER = "better"
+NEITHER = "not shown"
 On = Literal["questions", "average"]
 
 

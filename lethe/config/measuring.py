@@ -255,7 +255,8 @@ class ScoreSettings(fields.Section):
             return entries
         checked: list[str | dict[str, ScorerParams]] = []
         for entry in entries:
-            name, values = entry, None
+            name = entry
+            values = None
             if isinstance(entry, dict) and len(entry) == 1:
                 ((name, values),) = entry.items()
             if not isinstance(name, str) or not (name in SCORERS or name in JUDGES):
@@ -278,7 +279,8 @@ class ScoreSettings(fields.Section):
         params_of = {}
         for entry in self.scorers:
             if isinstance(entry, str):
-                name, params = entry, scorer_params(entry)
+                name = entry
+                params = scorer_params(entry)
             else:
                 ((name, params),) = entry.items()
             if "keyword_match" in type(params).model_fields.keys() - params.model_fields_set:

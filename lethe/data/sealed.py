@@ -19,7 +19,8 @@ from lethe.errors import BadFile
 from lethe.io.files import Json, atomic_file, read_json, read_text, write_json
 from lethe.statistics.twins import candidates_digest, commitment, drawn_place
 
-RECORD, KEY = "twins.json", "twins.key"
+RECORD = "twins.json"
+KEY = "twins.key"
 FORM = 1  # of the record
 KEY_BYTES = 32
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")

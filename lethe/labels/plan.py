@@ -12,7 +12,8 @@ from lethe.results.table import Rows
 from lethe.statistics.bound import significant
 
 DIGITS = 3  # of an end: labels that change no shown digit are not asked for
-CLEAN, LEAK = 0, 1
+CLEAN = 0
+LEAK = 1
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class LabelPlan(Queue):
         rows = Rows("planned")
         planned = Labels(labels.path, label_of_answer, labels.asked, labels.questions)
         measure_labels(rows, self.draws, self, planned, self.alpha)
-        worst, average = 1.0, None
+        worst = 1.0
+        average = None
         questions = []
         for row in rows.rows:
             if row.upper is None:

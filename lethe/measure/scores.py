@@ -293,7 +293,9 @@ def _read_by_block(
     rows = read_score_rows(path, name, score, [score, by] if by else [score])
     if rows is None:
         return None
-    codes, samples, broken = rows.codes, rows.samples, rows.broken
+    codes = rows.codes
+    samples = rows.samples
+    broken = rows.broken
     values = rows.numbers.values
     labels = np.array(rows.prompts, dtype=object)
     if samples is not None:

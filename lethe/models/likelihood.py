@@ -42,6 +42,15 @@ class AnswerTokens:
         """Mean negative log-likelihood per token, in nats: l in the definitions of TOFU; NaN without tokens."""
         return float(-self.log_probs.mean()) if len(self.log_probs) else float("nan")
 
+    @property
+    def standardised(self) -> np.ndarray:
+        """(T,) the log-probabilities standardised by the vocabulary, as in min-k%++.
+
+        Where the model is certain, the spread is 0 and ln p of the token equals its expectation: the value is 0.
+        """
+        excess = self.log_probs - self.expected
+        return np.divide(excess, self.spread, out=np.zeros_like(excess), where=self.spread > 0)
+
 
 TOKENS = tuple(field.name for field in fields(AnswerTokens))
 

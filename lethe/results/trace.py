@@ -278,7 +278,8 @@ class Trace:
         failed = self.failed_control
         if failed:
             return f"{name}: no word on a trace. {failed.refusal}"
-        m, k = len(self.secrets), min(self.test.candidates)
+        m = len(self.secrets)
+        k = min(self.test.candidates)
         p = p_text(self.test.p, self.test.log_p)
         deciding = self.deciding
         if deciding:
@@ -325,7 +326,8 @@ class Trace:
 
     def _plan(self) -> str:
         """What would make the test strong enough."""
-        m, k = self.drawn, min(self.test.candidates)
+        m = self.drawn
+        k = min(self.test.candidates)
         if self._would_do(m, k):
             return f"Enough are the {plural(m, 'secret')} with every log-probability."
         enough = self._enough_secrets(m, k)

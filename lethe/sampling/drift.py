@@ -1,6 +1,6 @@
 """Whether the first and the last answers to the same questions come from one distribution: permutation tests."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,26 +26,24 @@ def p_value_of_no_change(answers: Sequence[Sequence[str]], seed: int = 0) -> flo
     asked = [texts for texts in answers if len(texts) >= FEWEST]
     if not asked:
         return None
-    most = max(FEWEST // 2, min(MOST_AT_AN_END, MOST // (2 * len(asked))))
+    most = _most_at_an_end(len(asked))
     coded = [_coded(texts, most) for texts in asked]
+
     masks = []
-    seen = np.zeros((1, STATISTICS))
+    seen = np.zeros(STATISTICS)
     for codes in coded:
         n_ends = codes.shape[1]
         is_first = np.arange(n_ends) < n_ends // 2
         masks.append(np.tile(is_first, (AT_ONCE, 1)))
-        seen += apart(codes, is_first[None])
+        seen += apart(codes, is_first[None])[0]
 
-    generator = np.random.default_rng(seed)
-    above = np.zeros(STATISTICS)
-    done = 0
-    while done < SHUFFLES and above.min() < ENOUGH:
-        shuffled = np.zeros((AT_ONCE, STATISTICS))
+    def shuffled(generator: np.random.Generator) -> np.ndarray:
+        distances = np.zeros((AT_ONCE, STATISTICS))
         for codes, mask in zip(coded, masks, strict=True):
-            shuffled += apart(codes, generator.permuted(mask, axis=1))
-        above += (shuffled >= seen - 1e-9).sum(axis=0)
-        done += AT_ONCE
-    p_values = (1 + above) / (1 + done)
+            distances += apart(codes, generator.permuted(mask, axis=1))
+        return distances
+
+    p_values = _p_values(shuffled, seen - 1e-9, seed)
     return min(1.0, STATISTICS * float(p_values.min()))
 
 
@@ -62,20 +60,42 @@ def p_value_of_one_mean(values: Sequence[Sequence[float]], seed: int = 0) -> flo
     asked = [np.array(numbers, dtype=np.float64) for numbers in values if len(numbers) >= FEWEST]
     if not asked:
         return None
-    most = max(FEWEST // 2, min(MOST_AT_AN_END, MOST // (2 * len(asked))))
-    for place, numbers in enumerate(asked):
+    most = _most_at_an_end(len(asked))
+    repeated = []  # (shuffles, numbers) of each question
+    seen = np.zeros(1)
+    for numbers in asked:
         if len(numbers) > 2 * most:
-            asked[place] = np.concatenate([numbers[:most], numbers[-most:]])
+            numbers = np.concatenate([numbers[:most], numbers[-most:]])
+        repeated.append(np.tile(numbers, (AT_ONCE, 1)))
+        seen += _distance(numbers[None])
+
+    def shuffled(generator: np.random.Generator) -> np.ndarray:
+        distances = np.zeros((AT_ONCE, 1))
+        for rows in repeated:
+            distances[:, 0] += _distance(generator.permuted(rows, axis=1))
+        return distances
+
+    return float(_p_values(shuffled, seen - 1e-12, seed)[0])
+
+
+def _most_at_an_end(n_questions: int) -> int:
+    """How many of the first, and of the last, answers to each question are compared."""
+    fair_share = MOST // (2 * n_questions)
+    return max(FEWEST // 2, min(MOST_AT_AN_END, fair_share))
+
+
+def _p_values(
+    shuffled: Callable[[np.random.Generator], np.ndarray], seen: np.ndarray, seed: int
+) -> np.ndarray:
+    """(statistics,) the shares of shuffles that are as far apart as what was seen, which counts as one of them.
+
+    ``shuffled`` draws (`AT_ONCE`, statistics) distances.
+    """
     generator = np.random.default_rng(seed)
-    seen = sum(float(_distance(numbers[None])[0]) for numbers in asked)
-    above = 0
+    above = np.zeros(len(seen))
     done = 0
-    while done < SHUFFLES and above < ENOUGH:
-        shuffled = np.zeros(AT_ONCE)
-        for numbers in asked:
-            rows = np.tile(numbers, (AT_ONCE, 1))
-            shuffled += _distance(generator.permuted(rows, axis=1))
-        above += int((shuffled >= seen - 1e-12).sum())
+    while done < SHUFFLES and above.min() < ENOUGH:
+        above += (shuffled(generator) >= seen).sum(axis=0)
         done += AT_ONCE
     return (1 + above) / (1 + done)
 
@@ -83,16 +103,19 @@ def p_value_of_one_mean(values: Sequence[Sequence[float]], seed: int = 0) -> flo
 def _distance(rows: np.ndarray) -> np.ndarray:
     """(shuffles,) the distance between the means of the first and the last half of each row."""
     half = rows.shape[1] // 2
-    difference = rows[:, :half].mean(axis=1) - rows[:, -half:].mean(axis=1)
-    return np.asarray(np.abs(difference))
+    first = rows[:, :half].mean(axis=1)
+    last = rows[:, -half:].mean(axis=1)
+    return np.asarray(np.abs(first - last))
 
 
 def _coded(texts: Sequence[str], most: int) -> np.ndarray:
     """(3, answers): ranks of the lengths, then numbers of the first words and of the texts, of the first and last answers."""
     half = min(len(texts) // 2, most)
     ends = [*texts[:half], *texts[-half:]]
+
     lengths = np.array([len(text) for text in ends])
     ranks = np.searchsorted(np.sort(lengths), lengths)
+
     first_words = []
     for text in ends:
         words = text.split(maxsplit=1)
@@ -113,10 +136,12 @@ def apart(codes: np.ndarray, is_first: np.ndarray) -> np.ndarray:
     ranks = codes[0] / n
     of_first = is_first @ ranks
     statistics = [np.abs(2 * of_first - ranks.sum()) / half]
+
     for numbers in codes[1:]:
         order = np.argsort(numbers, kind="stable")
         begins = np.flatnonzero(np.diff(numbers[order], prepend=-1))
         counts = np.diff(begins, append=n)
         firsts = np.add.reduceat(is_first[:, order], begins, axis=1, dtype=np.float32)
-        statistics.append(((2 * firsts - counts) ** 2) @ (1 / counts))
+        distances = (2 * firsts - counts) ** 2
+        statistics.append(distances @ (1 / counts))
     return np.stack(statistics, axis=1)

@@ -32,7 +32,9 @@ REQUEST = (
 BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+")
 TOKENS = 96  # of a paraphrase, at most
 LONGEST = 400  # characters of a paraphrase beyond the question's
-TELLS, REPEATS, UNFIT = "hold the answer or a keyword", "repeat another", "are no plain question"
+TELLS = "hold the answer or a keyword"
+REPEATS = "repeat another"
+UNFIT = "are no plain question"
 
 
 def write_language(

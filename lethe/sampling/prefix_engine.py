@@ -412,7 +412,8 @@ class Frontier:
         children, row = np.unique(self.row * self.vocabulary + drawn, return_inverse=True)
         parent, token = np.divmod(children, self.vocabulary)
         self.tokens = np.column_stack([self.tokens[parent], token])
-        self.parent, self.row = parent, row.reshape(-1)
+        self.parent = parent
+        self.row = row.reshape(-1)
         self.owner = self.owner[parent]
         self.prompt_length = self.prompt_length[parent]
         self.confidence = self.confidence[parent]

@@ -62,7 +62,8 @@ def read_rule(folder: Path) -> Rule:
     for name in stated["retrains"]:
         facts = read_artifact(folder / f"{name}.json")
         retrains[name] = ModelEntry(**{key: facts[key] for key in ModelEntry.model_fields})
-    scorer, judge = stated["scorer"], stated.get("judge")
+    scorer = stated["scorer"]
+    judge = stated.get("judge")
     params = None
     if stated["params"] is not None:
         params = scorer_params(judge or scorer, stated["params"])

@@ -24,7 +24,8 @@ from lethe.scoring.typography import DASH, EMPHASIS, HYPHEN, SINGLE, SOFT, norma
 
 Match = Literal["word", "substring"]
 
-UNDERSCORE, BACKTICK = "_", "`"
+UNDERSCORE = "_"
+BACKTICK = "`"
 MARKS = re.escape(EMPHASIS)
 BLANK = f"[ {SOFT}]"
 BETWEEN = f"[{MARKS} {SOFT}]*"  # marks and blanks

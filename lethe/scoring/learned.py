@@ -25,11 +25,8 @@ def statistics_of(tokens: AnswerTokens) -> np.ndarray:
     Mean and low quantiles of ln p of its tokens, the same standardised by the vocabulary as in min-k%++, the mean expected
     ln p (minus the entropy), its mean spread, and the share of tokens that are the most likely ones.
     """
-    excess = tokens.log_probs - tokens.expected
-    zeros = np.zeros_like(excess)
-    standardised = np.divide(excess, tokens.spread, out=zeros, where=tokens.spread > 0)
     values = []
-    for of_tokens in (tokens.log_probs, standardised):
+    for of_tokens in (tokens.log_probs, tokens.standardised):
         values += [of_tokens.mean(), *np.quantile(of_tokens, QUANTILES)]
     values += [tokens.expected.mean(), tokens.spread.mean(), tokens.greedy.mean()]
     return np.array(values, dtype=np.float64)

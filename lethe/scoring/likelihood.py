@@ -160,12 +160,7 @@ def mia_min_k(item: Item) -> float:
 
 def mia_min_k_plus_plus(item: Item) -> float:
     """The mean standardised log-probability of the least likely tokens."""
-    tokens = item.answer
-    excess = tokens.log_probs - tokens.expected
-    # Where the model is certain, sigma is 0 and ln p(token) equals mu, so the value is 0.
-    zeros = np.zeros_like(excess)
-    standardised = np.divide(excess, tokens.spread, out=zeros, where=tokens.spread > 0)
-    return _mean_of_lowest(standardised)
+    return _mean_of_lowest(item.answer.standardised)
 
 
 def _mean_of_lowest(values: np.ndarray) -> float:

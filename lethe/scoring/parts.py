@@ -22,7 +22,9 @@ THINKING = "_thinking"  # the ending of the columns of scores of the thinking
 TURN = "_turn{}"  # the ending of the columns of scores of one turn, beside those of the worst turn
 # Columns beside the scores, where an answer has parts or turns: the number of turns, and 1 where one was cut off, or had
 # thinking that never ended.
-ASKED, CUT, UNCLOSED = "turns", "cut_off", "unclosed"
+ASKED = "turns"
+CUT = "cut_off"
+UNCLOSED = "unclosed"
 
 
 def split_answer(text: str, parts: Parts) -> tuple[str, str | None]:

@@ -15,7 +15,8 @@ from lethe.results.table import Numbers
 from lethe.statistics.bound import Interval
 
 METRICS = "metrics"  # the stage whose rows are read
-UTILITY, ITS_TERMS = "model_utility", "model_utility_terms"
+UTILITY = "model_utility"
+ITS_TERMS = "model_utility_terms"
 
 
 @dataclass(frozen=True)

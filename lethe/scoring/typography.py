@@ -31,7 +31,10 @@ from lethe.io.unseen import DEFAULT_IGNORABLE
 RULE = f"3, Unicode {unicodedata.unidata_version}"
 
 EMPHASIS = "*_`~"  # of Markdown: *Harry*, __Harry__, `Harry`, ~~Harry~~
-SINGLE, DOUBLE, HYPHEN, DASH = "'", '"', "-", "\u2013"
+SINGLE = "'"
+DOUBLE = '"'
+HYPHEN = "-"
+DASH = "\u2013"
 
 OPTIONAL = (
     (0x0332, 0x0333),  # one and two lines below, as underlined text is typed

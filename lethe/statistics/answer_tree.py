@@ -175,7 +175,8 @@ def leak_interval(
     check_alpha(alpha)
     lower = rounding.least(masses.leak_by_length)
     certain = min(1.0, max(0.0, 1 - rounding.least(masses.clean_by_length)))
-    upper, sampled = certain, lower
+    upper = certain
+    sampled = lower
     if remainder.rho:
         rest = float(poisson_upper(remainder.leaks, alpha)) / remainder.rho
         upper = min(certain, rounding.most(masses.leak_by_length) + rounding.factor * rest)
@@ -359,7 +360,8 @@ def against_retrain(
         legal = f"one for each of Retrain's {len(retrain)} questions, at least one"
         raise BadValue("lower", lower.shape, legal)
 
-    uppers, p_values = [], []
+    uppers = []
+    p_values = []
     for low, (masses, rest) in zip(lower.tolist(), retrain, strict=True):
         ends = leak_interval(masses, rest, alpha, rounding)
         uppers.append(ends.upper)

@@ -31,6 +31,7 @@ from scipy.special import betainc, betaln, logsumexp, xlog1py, xlogy
 
 from lethe.errors import BadValue
 from lethe.statistics.checks import check, check_alpha, check_share
+from lethe.statistics.search import fewest
 
 LN2 = math.log(2.0)
 BISECTIONS = 60  # halvings of [-1, 1]: to 2e-18, below the rounding of the likelihoods
@@ -269,8 +270,12 @@ def _least_log_beyond(model: Counts, reference: Counts, difference: float, box: 
     model raises ln e by at most what it does when Retrain has fewer leaks. So two edges of the
     rectangle of counts suffice.
     """
-    x, n, missing = model.leaks, model.n, model.missing
-    y, k, absent = reference.leaks, reference.n, reference.missing
+    x = model.leaks
+    n = model.n
+    missing = model.missing
+    y = reference.leaks
+    k = reference.n
+    absent = reference.missing
     if not missing and not absent:
         return float(log_beyond(x, n, y, k, difference, box))
     along_the_model = log_beyond(np.arange(x, x + missing + 1), n, y, k, difference, box)
@@ -444,13 +449,4 @@ def answers_without_a_leak(tolerance: float, goal: float, beside_retrain: bool) 
     check_share("tolerance", tolerance)
     if beside_retrain:
         goal += LN2  # half of the capital waits for the comparison
-    too_few, enough = 0, 1
-    while not is_reached(float(log_below(0, enough, tolerance)), goal):
-        too_few, enough = enough, 2 * enough
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        if is_reached(float(log_below(0, middle, tolerance)), goal):
-            enough = middle
-        else:
-            too_few = middle
-    return enough
+    return fewest(lambda n: is_reached(float(log_below(0, n, tolerance)), goal))

@@ -27,6 +27,7 @@ from typing import Literal
 from lethe.statistics import anytime
 from lethe.statistics.anytime import AnytimeEnds, Counts
 from lethe.statistics.checks import check, check_alpha, check_count, check_share
+from lethe.statistics.search import fewest
 
 Outcome = Literal["leaks", "fails", "open"]
 End = Literal["above", "below", "capped"]
@@ -57,19 +58,9 @@ def attacks_needed(goal: float, alpha: float, successes: int = 0) -> int:
     check(successes >= 0, "successes", successes, "a whole number of at least 0")
 
     def is_enough(attacks: int) -> bool:
-        found = Successes(0, successes, attacks, goal, alpha)
-        return attacks > successes and found.ended == "below"
+        return Successes(0, successes, attacks, goal, alpha).ended == "below"
 
-    too_few, enough = successes, successes + 1
-    while not is_enough(enough):
-        too_few, enough = enough, 2 * enough
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        if is_enough(middle):
-            enough = middle
-        else:
-            too_few = middle
-    return enough
+    return fewest(is_enough, too_few=successes)
 
 
 def planned_attacks(draws: int | Literal["auto"], goal: float, alpha: float) -> int:

@@ -32,7 +32,8 @@ class Covers(StrEnum):
 
     def __new__(cls, value: str, on: str = "") -> Self:
         member = str.__new__(cls, value)
-        member._value_, member.on = value, on
+        member._value_ = value
+        member.on = on
         return member
 
     ONE_PROMPT = "one prompt", "on any one of {of} by itself"

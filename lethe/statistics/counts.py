@@ -210,7 +210,9 @@ def labelled_average(
     [0.0022, 0.0221]
     """
     known, size = int(np.sum(leaks)), int(np.sum(rest))
-    least, most, level = 0, size, alpha
+    least = 0
+    most = size
+    level = alpha
     if of_rest is not None:
         level = alpha / 2
         hits, labelled = of_rest

@@ -196,7 +196,8 @@ class Words(Distance):
         return self._moved(rows, outcomes)
 
     def children(self, rows: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        numbers, outcomes_by_row = [], []
+        numbers = []
+        outcomes_by_row = []
         for place, mass in zip(rows[:, -1].tolist(), masses, strict=True):
             number_of_token, outcomes = self._outcomes(place, np.flatnonzero(mass))
             numbers.append(number_of_token)
@@ -214,12 +215,14 @@ class Words(Distance):
         return rows[..., :-1].min(axis=-1)
 
     def alive(self, rows: np.ndarray) -> np.ndarray:
-        edits, places = rows[:, :-1], rows[:, -1]
+        edits = rows[:, :-1]
+        places = rows[:, -1]
         at_best = self.after(edits, self.other + places)
         return np.where(places[:, None] > 0, at_best, edits).min(axis=1) <= self.most
 
     def final(self, rows: np.ndarray) -> np.ndarray:
-        edits, places = rows[:, :-1], rows[:, -1]
+        edits = rows[:, :-1]
+        places = rows[:, -1]
         ended = self.after(edits, self.kind_of_open[places])
         return np.where(places > 0, ended[:, -1], edits[:, -1])
 

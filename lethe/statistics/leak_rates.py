@@ -182,7 +182,8 @@ class Rate:
         >>> band.lower.round(4).tolist(), band.upper.round(4).tolist()
         ([0.1123, 0.25], [0.1389, 0.9994])
         """
-        k, m = self._of_all(ks), len(self.leaks)
+        k = self._of_all(ks)
+        m = len(self.leaks)
         has_pooled = m > 1 and bool((self.n == self.n[0]).all())
         grid = []
         if m > 1 and not self.judge:
@@ -315,7 +316,8 @@ class Rate:
         """
         common = int(self.n[0]) if (self.n == self.n[0]).all() else None
         if self.judge:
-            method, assumes = f"{METHOD}; {method}", f"{self._assumes()}; {assumes}"
+            method = f"{METHOD}; {method}"
+            assumes = f"{self._assumes()}; {assumes}"
         return Band(ks, estimate, *ends, alpha, covers, method, assumes, (common,), place)
 
     def _of_all(self, ks: ArrayLike) -> np.ndarray:
@@ -360,7 +362,8 @@ def pass_hat_k(
 
 
 # beta of the upper side: its share of alpha; the first is for prompts that never leak
-CERTIFY, DETECT = {0.03: 0.75, 0.3: 0.25}, {0.01: 1.0}
+CERTIFY = {0.03: 0.75, 0.3: 0.25}
+DETECT = {0.01: 1.0}
 RANDOM_PROMPTS = "independent random prompts of the language, and independent draws of each"
 SHARE_METHOD = "Clopper-Pearson over prompts, each {how} by Clopper-Pearson at {betas}"
 JUDGED_SHARE = (

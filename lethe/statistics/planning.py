@@ -12,6 +12,7 @@ from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check, check_alpha, check_count, check_share
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import binary_p_value
+from lethe.statistics.search import fewest
 from lethe.statistics.sequential import SequentialTest, stopping_counts
 
 
@@ -92,21 +93,12 @@ def labels_for_width(width: float, leak: float, alpha: float) -> int:
     _check_probability("leak", leak)
     check_share("width", width)
 
-    def narrow(n: int) -> bool:
+    def is_narrow(n: int) -> bool:
         lower = binary_lower(n * leak, n, alpha)
         upper = binary_upper(n * leak, n, alpha)
         return float(upper - lower) <= width
 
-    low, high = 0, 1
-    while not narrow(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if narrow(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return fewest(is_narrow)
 
 
 def narrowest_judged(calibration: Calibration, leak: float, alpha: float) -> tuple[float, float]:

@@ -33,7 +33,9 @@ from lethe.statistics.checks import check, check_alpha, check_count, check_score
 EDGE = 1e-9  # means closer to 0 or 1 count as 0 or 1
 NODES = 64  # of the mixture; a finite mixture is as valid as the integral
 
-UNDECIDED, CERTIFIED, LEAKS = "undecided", "certified", "leaks"
+UNDECIDED = "undecided"
+CERTIFIED = "certified"
+LEAKS = "leaks"
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,8 @@ def stopping_counts(null: float, above: bool, alpha: float, cap: int) -> np.ndar
 
     # The capital is monotone in the number of ones: bisect between a count that stops the test and
     # one that does not.
-    stops, goes_on = np.full(cap, -1), samples + 1
+    stops = np.full(cap, -1)
+    goes_on = samples + 1
     if above:
         stops, goes_on = goes_on, stops
     while (np.abs(stops - goes_on) > 1).any():
@@ -319,7 +322,8 @@ class StoppedSamples:
         sizes = [len(sample) for sample in samples]
         if min(sizes, default=0) < 1:
             raise BadValue("samples", sizes, "at least one sample, and a draw in each")
-        values, counts = [], []
+        values = []
+        counts = []
         for sample in samples:
             of_sample = np.unique(check_scores(sample)[0], return_counts=True)
             values.append(of_sample[0])

@@ -12,6 +12,7 @@ from scipy.special import gammaln
 
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check, check_alpha, check_count
+from lethe.statistics.search import fewest_between
 
 EDGE = 1e-12  # of the bracket of a root: no leak rate is known better
 
@@ -42,14 +43,11 @@ def most_forged(n: int, s: int, beta: float, mismatches: int = 0) -> int:
 
     _check_sizes(n, s)
     check_alpha(beta)
-    low, high = mismatches, n
-    while low < high:
-        middle = (low + high + 1) // 2
-        if hypergeom.cdf(mismatches, n, middle, s) > beta:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def is_found(forged: int) -> bool:
+        return hypergeom.cdf(mismatches, n, forged, s) <= beta
+
+    return fewest_between(is_found, mismatches, n + 1) - 1
 
 
 def passes(p: float, n: int, leaks: int, s: int) -> float:
@@ -104,14 +102,7 @@ def smallest_check(n: int, leaks: int, tau: float, alpha: float) -> int | None:
     """
     if passes(tau, n, leaks, n) > alpha:
         return None
-    low, high = 1, n
-    while low < high:
-        middle = (low + high) // 2
-        if passes(tau, n, leaks, middle) <= alpha:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return fewest_between(lambda s: passes(tau, n, leaks, s) <= alpha, 0, n)
 
 
 def _check_sizes(n: int, s: int) -> None:

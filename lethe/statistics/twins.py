@@ -29,6 +29,7 @@ from scipy.optimize import brentq
 from lethe.errors import BadValue, check
 from lethe.statistics.bounds import binary_lower
 from lethe.statistics.checks import check_alpha, check_share
+from lethe.statistics.search import fewest_between
 
 Way = Literal["preferred", "avoided", "either"]
 WAYS: tuple[Way, ...] = get_args(Way)
@@ -133,7 +134,9 @@ def ranks_of(scores: ArrayLike, true: ArrayLike, order: ArrayLike) -> np.ndarray
         between equal scores; an order that favours the true candidates would make every model
         without knowledge fail.
     """
-    scores, true, order = np.asarray(scores), np.asarray(true), np.asarray(order)
+    scores = np.asarray(scores)
+    true = np.asarray(true)
+    order = np.asarray(order)
     scores = np.where(np.isnan(scores), -np.inf, scores)  # else a true NaN would have rank 1
     rows = np.arange(len(scores))
     score_of_true = scores[rows, true][:, None]
@@ -180,8 +183,7 @@ def log_tail(t: int, candidates: Sequence[int], way: Way = "preferred") -> float
     probability below 1e-15.
     """
     parts = _parts(candidates, way)
-    lowest = sum(n * int(table.min()) for table, n in parts)
-    highest = sum(n * int(table.max()) for table, n in parts)
+    lowest, highest = _support(parts)
     if t <= lowest:
         return 0.0
     if t > highest:
@@ -205,6 +207,13 @@ def _parts(candidates: Sequence[int], way: Way) -> list[tuple[np.ndarray, int]]:
     """Return each table of scores with the number of secrets that have it."""
     counts = Counter(candidates)
     return [(score_table(k, way), counts[k]) for k in sorted(counts)]
+
+
+def _support(parts: Sequence[tuple[np.ndarray, int]]) -> tuple[int, int]:
+    """Return the smallest and the largest sum of the scores."""
+    lowest = sum(n * int(table.min()) for table, n in parts)
+    highest = sum(n * int(table.max()) for table, n in parts)
+    return lowest, highest
 
 
 def _tilt(t: int, parts: list[tuple[np.ndarray, int]]) -> float:
@@ -312,8 +321,7 @@ def law(candidates: Sequence[int], way: Way = "preferred") -> tuple[int, np.ndar
     It serves thresholds of alpha from 1e-9; `log_tail` serves p-values of any size.
     """
     parts = _parts(candidates, way)
-    lowest = sum(n * int(table.min()) for table, n in parts)
-    highest = sum(n * int(table.max()) for table, n in parts)
+    lowest, highest = _support(parts)
     size = _transform_size(highest - lowest)
     spectrum = np.ones(size // 2 + 1, dtype=complex)
     for table, n in parts:
@@ -374,14 +382,7 @@ def smallest_known(
 
     if not is_found(m):
         return None
-    too_few, enough = -1, m
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        if is_found(middle):
-            enough = middle
-        else:
-            too_few = middle
-    return enough + len(unread)
+    return fewest_between(is_found, -1, m) + len(unread)
 
 
 def smallest_lift(
@@ -426,7 +427,8 @@ def smallest_lift(
         totals = table[_ranks_if_moved(scores, nats if up else -nats) - 1][rows, true].sum(axis=1)
         return bool((totals >= t).mean() >= power)
 
-    too_little, enough = 0.0, MOST_NATS
+    too_little = 0.0
+    enough = MOST_NATS
     if not is_found(enough):
         return math.inf
     while enough - too_little > NATS:

@@ -280,7 +280,9 @@ def combined_low(
     def joined(firsts: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         return lower(np.minimum(seconds, largest)) - upper(np.minimum(firsts, largest))
 
-    start, end, low = 1.0, 0.0, -math.inf
+    start = 1.0
+    end = 0.0
+    low = -math.inf
     for _ in range(rounds):
         grid = threshold ** np.linspace(start, end, CELLS + 1)
         rest = np.where(grid <= largest, threshold / grid, threshold)
@@ -304,7 +306,9 @@ def largest_combination(
     Rounded up: in each cell of a grid, the product is at most that of its ends. The cells that
     could hold the maximum are divided again.
     """
-    low, end, largest = 0.0, 1.0, 1.0
+    low = 0.0
+    end = 1.0
+    largest = 1.0
     for _ in range(2 * ROUNDS):
         grid = np.linspace(low, end, CELLS + 1)
         first = falling(grid)

@@ -336,7 +336,8 @@ class Trials:
         self, about: Tried, source: InMemory, rows: Sequence[Row]
     ) -> tuple[Drawer, Policy, End]:
         """Draw answers until the model is proved to leak or to fail, or each question has as many as it may have."""
-        entry, sample = self.entry, self.settings.sample
+        entry = self.entry
+        sample = self.settings.sample
         goal = math.log(1 / self.level)
         first = min(self._needed, entry.n)
         policy = Policy(first, sample.batch, entry.n, entry.tau, goal)

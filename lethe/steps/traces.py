@@ -294,7 +294,8 @@ def _differences(
 
 
 def _test_of(values: Mapping[str, np.ndarray], secrets: Sequence[Secret], key: bytes) -> TwinTest:
-    ranks, sizes = [], []
+    ranks = []
+    sizes = []
     for secret in secrets:
         if secret.name in values:
             scores = values[secret.name]

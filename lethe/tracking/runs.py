@@ -25,19 +25,26 @@ from lethe.tracking.tables import shown, worded
 
 GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
 CHANGES = 20  # changed params that are listed
-# The experiments of pipelines, and of results read from a file.
-EXPERIMENT, LOGS = "lethe", "lethe logs"
-STANDINGS = "lethe.standings"  # tag of a pipeline's run: the two words on each model, as JSON
-FINGERPRINT, STANDING, NOTE = "lethe.fingerprint", "lethe.standing", "mlflow.note.content"
-BEFORE = "lethe.before"  # tag of a model's run whose words differ from those of the pipeline before
+EXPERIMENT = "lethe"  # of pipelines
+LOGS = "lethe logs"  # the experiment of results read from a file
+# Tags of runs.
+FINGERPRINT = "lethe.fingerprint"
+STANDING = "lethe.standing"  # the two words on a model, or how many models have each
+STANDINGS = "lethe.standings"  # of a pipeline: the two words on each model, as JSON
+BEFORE = "lethe.before"  # of a model whose words differ from those of the pipeline before
+NOTE = "mlflow.note.content"
 GUARANTEES = "guarantees.txt"
-MAX_METRICS, MAX_PARAMS = 1000, 100  # what MLflow takes in one call
-MAX_VALUE, MAX_TAG = 6000, 7900  # characters of a param and of a tag
+# What MLflow takes in one call.
+MAX_METRICS = 1000
+MAX_PARAMS = 100
+MAX_VALUE = 6000  # characters of a param
+MAX_TAG = 7900  # characters of a tag
 # MLflow 3 opens an experiment without a kind on its page of traces, which would be empty.
 KIND = ("mlflow.experimentKind", "custom_model_development")
 WORKFLOW = "machine_learning"  # the side of MLflow's pages that has runs first
 # The keys of the views, which an address names.
-MODELS, PIPELINES = "lethe-models", "lethe-pipelines"
+MODELS = "lethe-models"
+PIPELINES = "lethe-pipelines"
 ABOUT = Path(__file__).with_name("about.md").read_text(encoding="utf-8").strip()
 
 
@@ -73,14 +80,16 @@ def log(
     made = 0
     for entry in pipeline.entries:
         finished = _finished(client, experiment, entry.fingerprint)
-        made += finished is None
-        runs[entry.name] = finished or _log_entry(client, experiment, parent, entry, workspace)
+        run_id = finished or _log_entry(client, experiment, parent, entry, workspace)
         if entry.verdict:
-            client.set_tag(runs[entry.name], NOTE, model_note(entry)[:MAX_TAG])
+            client.set_tag(run_id, NOTE, model_note(entry)[:MAX_TAG])
         if entry.standing:
-            client.set_tag(runs[entry.name], STANDING, entry.standing)
+            client.set_tag(run_id, STANDING, entry.standing)
         if finished is None:
-            client.set_terminated(runs[entry.name])
+            client.set_terminated(run_id)
+            made += 1
+        runs[entry.name] = run_id
+
     _describe_pipeline(client, experiment, parent, pipeline, runs)
     client.set_terminated(parent)
     _save_views(client, experiment)
@@ -110,8 +119,8 @@ def _pipeline_run(
     query = f"tags.`{FINGERPRINT}` = '{pipeline.fingerprint}'"
     for run in client.search_runs([experiment], query, max_results=1):
         return run.info.run_id
+
     folder = workspace.resolve()
-    before = newest_pipeline(client, experiment)
     tags = {
         "lethe.kind": "pipeline",
         FINGERPRINT: pipeline.fingerprint,
@@ -123,8 +132,10 @@ def _pipeline_run(
     commit = git("rev-parse", "HEAD", root=workspace)
     if commit:
         tags["mlflow.source.git.commit"] = commit
+    before = newest_pipeline(client, experiment)
     if before is not None:
         tags["lethe.previous"] = before.info.run_id
+
     title = time.strftime("pipeline %Y-%m-%d %H:%M:%S")
     if folder != home:  # a copy of the repository, in which DVC runs an experiment
         title += f" {folder.name}"
@@ -152,7 +163,33 @@ def _log_entry(
     entry: RunEntry,
     workspace: Path,
 ) -> str:
+    """Log an entry as a run below the pipeline's run ``parent``, still open; return its id."""
     pipeline = client.get_run(parent).info.run_name or ""
+    name = f"{entry.name}{pipeline.removeprefix('pipeline')}"
+    tags = _tags_of(entry, parent, pipeline)
+    run_id = client.create_run(experiment, run_name=name, tags=tags).info.run_id
+
+    linked = None
+    if entry.kind == "model":
+        params = dict(list(_params(entry.params).items())[:MAX_PARAMS])
+        linked = models.begin(client, experiment, run_id, entry, params, workspace)
+    log_numbers(client, run_id, entry.metrics, entry.params, entry.steps, linked)
+
+    for stage, path in entry.artifacts:
+        if path.is_dir():
+            client.log_artifacts(run_id, str(path), f"stages/{stage}/{path.parent.name}")
+        else:
+            client.log_artifact(run_id, str(path), f"stages/{stage}")
+    client.log_dict(run_id, dict(entry.stages), "stages/dvc.lock.yaml")
+    _log_guarantees(client, run_id, entry.bounds)
+    _log_tables(client, run_id, tables.of(entry, workspace))
+    if linked is not None:
+        models.finish(client, linked)
+    return run_id
+
+
+def _tags_of(entry: RunEntry, parent: str, pipeline: str) -> dict[str, str]:
+    """The tags of an entry's run: where it belongs, the outputs of its stages, and why its numbers are refused."""
     tags = {
         "mlflow.parentRunId": parent,
         "lethe.pipeline": pipeline,
@@ -166,38 +203,7 @@ def _log_entry(
         tags[f"stage.{group}"] = f"{address}: {', '.join(outs)}"[:MAX_TAG]
     if entry.refused:
         tags["lethe.refused"] = " ".join(entry.refused)[:MAX_TAG]
-    name = f"{entry.name}{pipeline.removeprefix('pipeline')}"
-    run_id = client.create_run(experiment, run_name=name, tags=tags).info.run_id
-    linked = None
-    if entry.kind == "model":
-        params = dict(list(_params(entry.params).items())[:MAX_PARAMS])
-        linked = models.begin(
-            client,
-            experiment,
-            run_id,
-            entry,
-            params,
-            workspace,
-        )
-    log_numbers(
-        client,
-        run_id,
-        entry.metrics,
-        entry.params,
-        entry.steps,
-        linked,
-    )
-    for stage_name, path in entry.artifacts:
-        if path.is_dir():
-            client.log_artifacts(run_id, str(path), f"stages/{stage_name}/{path.parent.name}")
-        else:
-            client.log_artifact(run_id, str(path), f"stages/{stage_name}")
-    client.log_dict(run_id, dict(entry.stages), "stages/dvc.lock.yaml")
-    _log_guarantees(client, run_id, entry.bounds)
-    _log_tables(client, run_id, tables.of(entry, workspace))
-    if linked is not None:
-        models.finish(client, linked)
-    return run_id
+    return tags
 
 
 def log_file(uri: str, place: str | None, results: FromFile) -> str:
@@ -252,9 +258,11 @@ def log_numbers(
     for step, row in steps:
         for key, value in row.items():
             metrics.append(Metric(f"training/{_name(key)}", value, now, step))
+
     metrics = [metric for metric in metrics if not math.isnan(metric.value)]
     for start in range(0, len(metrics), MAX_METRICS):
         client.log_batch(run_id, metrics=metrics[start : start + MAX_METRICS])
+
     logged = [Param(key, value) for key, value in _params(params).items()]
     for start in range(0, len(logged), MAX_PARAMS):
         client.log_batch(run_id, params=logged[start : start + MAX_PARAMS])
@@ -296,6 +304,10 @@ def _describe_pipeline(
     pipeline: Pipeline,
     runs: Mapping[str, str],
 ) -> None:
+    """Give the pipeline's run its description: what changed since the one before, and the words on all entries.
+
+    ``runs`` has the id of each entry's run.
+    """
     place = f"#/experiments/{experiment}/runs"
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
     tags = client.get_run(parent).data.tags
@@ -306,17 +318,20 @@ def _describe_pipeline(
         turned = _turned(pipeline, before)
         for name, standing in turned.items():
             client.set_tag(runs[name], BEFORE, standing)
+
         link = f"[{escaped(before.info.run_name)}]({place}/{before.info.run_id})"
         lines += [f"**Changed since {link}**", ""]
         lines += _changed_verdicts(pipeline, links, turned)
         lines += _changed_params(pipeline, before)
         lines += _changed_numbers(pipeline, links, _earlier_numbers(client, runs, before))
     lines += _models_of(pipeline, links)
+
+    standings = {entry.name: entry.standing for entry in pipeline.entries}
     client.set_tag(parent, NOTE, "\n".join(lines).strip()[:MAX_TAG])
     _log_words(client, parent, pipeline, turned)
-    standings = {entry.name: entry.standing for entry in pipeline.entries}
     client.set_tag(parent, "lethe.runs", _fitting(runs))
     client.set_tag(parent, STANDINGS, _fitting(standings))
+
     of_pipeline = {"models.json": tables.models(pipeline), **tables.rankings(pipeline)}
     of_pipeline |= tables.methods(pipeline)
     _log_tables(client, parent, of_pipeline)
@@ -386,13 +401,14 @@ def _models_of(pipeline: Pipeline, links: Mapping[str, str]) -> list[str]:
 def _changed_verdicts(
     pipeline: Pipeline, links: Mapping[str, str], turned: Mapping[str, str]
 ) -> list[str]:
+    """The table of the models whose words are others now; empty where there is none."""
+    if not turned:
+        return []
     lines = _head("model", "verdict before", "verdict now")
     for entry in pipeline.entries:
         if entry.name in turned:
             words = (turned[entry.name], entry.standing)
             lines.append(_row(links[entry.name], *map(escaped, words)))
-    if not turned:
-        return []
     return [*lines, ""]
 
 
@@ -443,6 +459,7 @@ def _head(*cells: str) -> list[str]:
 
 
 def _row(*cells: str) -> str:
+    """A line of a table in Markdown."""
     between = f"{GAP} | "
     return f"| {between.join(cells)} |"
 
@@ -453,18 +470,21 @@ def escaped(text: str) -> str:
 
 
 def _save_views(client: MlflowClient, experiment_id: str) -> None:
+    """Save the views of models, the one that may leak least first, and of pipelines, the newest first."""
     only_models = "tags.`lethe.kind` = 'model'"
     logged: set[str] = set()
     for run in client.search_runs([experiment_id], only_models, max_results=20):
         logged.update(run.data.metrics)
     bounds = quantities.worst_bounds()
     leak = next((key for key in bounds if key in logged), bounds[-1])
+
     columns = [f"tags.`{STANDING}`", f"tags.`{BEFORE}`"]
     for key in quantities.headline(dict.fromkeys(logged, 0.0)):
         columns.append(f"metrics.`{key}`")
     columns += ["params.`method`", "tags.`lethe.pipeline`"]
     widths = {columns[0]: 220, columns[1]: 140}  # words need room
     shared = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
+
     views = {
         MODELS: {
             "orderByKey": f"metrics.`{leak}`",
@@ -490,7 +510,6 @@ def pages(uri: str) -> list[str]:
     experiment = client_of(uri).get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         return ["/"]
-    place = (
-        f"/#/experiments/{experiment.experiment_id}/runs?workflowType={WORKFLOW}&viewStateShareKey="
-    )
+    runs = f"/#/experiments/{experiment.experiment_id}/runs"
+    place = f"{runs}?workflowType={WORKFLOW}&viewStateShareKey="
     return [place + key for key in (MODELS, PIPELINES)]

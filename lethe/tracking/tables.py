@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -52,10 +53,11 @@ def rankings(pipeline: Pipeline) -> dict[str, pd.DataFrame]:
     if not pipeline.ranking:
         return {}
     ranking = Ranking(pipeline.ranking)
+    contents = {"ranks.json": ranking.table(), "pairs.json": ranking.pair_table()}
     tables = {}
-    for name, (columns, rows) in (("ranks", ranking.table()), ("pairs", ranking.pair_table())):
+    for name, (columns, rows) in contents.items():
         if rows:
-            tables[f"{name}.json"] = pd.DataFrame(rows, columns=columns)
+            tables[name] = pd.DataFrame(rows, columns=columns)
     return tables
 
 
@@ -68,8 +70,9 @@ def methods(pipeline: Pipeline) -> dict[str, pd.DataFrame]:
     for title in found.titles:
         cells = {name: found.cell(title, name) for name in found.names}
         rows.append({"method": title, **cells, "words": found.words(title)})
-    columns, pairs = found.pair_table()
     tables = {"methods.json": pd.DataFrame(rows)}
+
+    columns, pairs = found.pair_table()
     if pairs:
         tables["method_pairs.json"] = pd.DataFrame(pairs, columns=columns)
     return tables
@@ -113,16 +116,19 @@ def questions(entry: RunEntry, workspace: Path) -> pd.DataFrame:
             row[key] = plain(value) if isinstance(value, str) else value
         rows.append(row)
     table = pd.DataFrame(rows).dropna(axis="columns", how="all")
-    leaks = _names("leak")
-    by = [name for name in (*_uppers("leak"), *_uppers("score")) if name in table]
-    if by:
-        table = table.sort_values(by, ascending=False, kind="stable")
-    first = [key for key in table if key in ("prompt_id", "question", *leaks)]
+
+    uppers = [name for name in (*_uppers("leak"), *_uppers("score")) if name in table]
+    if uppers:
+        table = table.sort_values(uppers, ascending=False, kind="stable")
+
+    before_others = {"prompt_id", "question", *_names("leak")}
+    first = [key for key in table if key in before_others]
     others = [key for key in table if key not in first]
     return table[first + others].reset_index(drop=True)
 
 
 def _names(quantity: str) -> list[str]:
+    """The names of all numbers of a quantity of a question: estimates and ends."""
     return [name for row in QUESTION if row.key == quantity for name in row.names if name]
 
 
@@ -151,6 +157,7 @@ def worst_answers(entry: RunEntry, workspace: Path) -> pd.DataFrame:
     scorers = [name for name in stated if name is not None and name in columns]
     if not scorers:
         return pd.DataFrame()
+
     references = read_references(drawn.parent)
     asked = _asked(workspace)
     answers = question_answers(tables, scorers, scorers[-1], 1) or {}
@@ -188,7 +195,7 @@ def plain(text: str) -> str:
 
 def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
     """A row per question and leaking text, the likeliest first; empty without exact bounds."""
-    leaks = []
+    rows: list[dict[str, Any]] = []
     for question, tree in _trees(name, workspace):
         for leak in tree.heaviest_leaks:
             row = {
@@ -199,9 +206,9 @@ def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
                 "leaks_at_most": tree.bounds["upper"].significant(),
                 "prompt_id": plain(tree.id),
             }
-            leaks.append((leak.probability, row))
-    leaks.sort(key=lambda pair: pair[0], reverse=True)
-    return pd.DataFrame([row for _, row in leaks])
+            rows.append(row)
+    rows.sort(key=lambda row: row["probability"], reverse=True)
+    return pd.DataFrame(rows)
 
 
 def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
@@ -233,6 +240,7 @@ def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
 
 
 def _asked(workspace: Path) -> dict[str, Row]:
+    """The forget rows by id; empty where the workspace has no dataset."""
     data = workspace / "data"
     if not (data / "dataset" / "forget.jsonl").is_file():
         return {}
@@ -240,6 +248,7 @@ def _asked(workspace: Path) -> dict[str, Row]:
 
 
 def _question(asked: Mapping[str, Row], item: str) -> str:
+    """The text of a question; empty where the dataset does not have it."""
     if item not in asked:
         return ""
     return plain(asked[item]["question"])

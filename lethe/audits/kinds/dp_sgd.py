@@ -219,5 +219,6 @@ def _as_implemented(settings: Params) -> dict[str, float]:
     if settings.fault == "half_noise":
         noise /= 2
     if settings.fault == "no_clipping":  # the noise is as claimed, the gradients keep their length
-        noise, clip = noise / 1e6, clip * 1e6
+        noise = noise / 1e6
+        clip = clip * 1e6
     return {"noise_multiplier": noise, "clip": clip}

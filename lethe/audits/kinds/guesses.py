@@ -64,7 +64,8 @@ def rows_of(audit: OneRunAudit) -> list[Result]:
         epsilon = point["epsilon"]
         parameter = dict(list(point.items())[:2])  # epsilon and the family's parameter
         for result in audit.results:
-            p, method = point[result.method], result.method
+            p = point[result.method]
+            method = result.method
             rows.add("audit", "p_value", "run", p, item=method, at=epsilon, evidence=parameter)
     settings = dict(vars(audit))  # and the fields of a class derived from it
     for name in ("results", "verdict", "curve"):

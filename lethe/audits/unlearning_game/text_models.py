@@ -22,7 +22,8 @@ from lethe.models.training import learn
 from lethe.unlearning.loop import second_answers, unlearn
 from lethe.unlearning.protocol import Before
 
-MODEL, ANSWERS = "model", "answers.npz"
+MODEL = "model"
+ANSWERS = "answers.npz"
 
 
 def make(

@@ -383,7 +383,9 @@ class TokenLetters:
     add to the token's own. ``continued`` gives the same of the tokens that may continue open bytes."""
 
     def __init__(self, spelling: Spelling, letters_of: Callable[[str], np.ndarray] = letters_of):
-        self.spelling, self.size, self.letters_of = spelling, len(spelling.pieces), letters_of
+        self.spelling = spelling
+        self.size = len(spelling.pieces)
+        self.letters_of = letters_of
         self.letters, self.opens, self.open_bytes = self._read(b"", range(self.size))
         # The same for all questions.
         self.continued = cache(partial(self._read, tokens=spelling.continuing.tolist()))

@@ -20,7 +20,8 @@ from lethe.scoring.judges import JudgedAnswer, ModelParams, PublishedJudge
 
 # The tag and the functional category of copyright behaviours, which are judged by hashes of the works. Either may be absent:
 # a row on the hub need not have the tag.
-OUT_OF_SCOPE, COPYRIGHT = "hash_check", "copyright"
+OUT_OF_SCOPE = "hash_check"
+COPYRIGHT = "copyright"
 
 
 class Params(ModelParams):

@@ -307,7 +307,8 @@ def _sup_lower_tail(
         return _sup_with_point(top, bottom, delta)
     if delta == 0 and low == -np.inf:
         return (0.0 if _same(top, bottom) else np.inf), None
-    start, log_delta = low, -np.inf
+    start = low
+    log_delta = -np.inf
     if delta > 0:
         start = max(low, top.quantile(delta))
         log_delta = np.log(delta)

@@ -265,7 +265,8 @@ def split_lower_bound(
     else:
         level = alpha / 2
         choose_train, certify_train = _halves(train, rng)
-        choosing, certifying = _wilson, _clopper_pearson
+        choosing = _wilson
+        certifying = _clopper_pearson
         assumes = INSTANCE
     choose_population, certify_population = _halves(population, rng)
 
@@ -324,7 +325,8 @@ def band_lower_bound(
     value, row, column = largest(_log_bounds(side_train, side_population, delta))
     threshold = ratio = None
     if value > 0:
-        threshold, ratio = float(thresholds[column]), RATIOS[row].name
+        threshold = float(thresholds[column])
+        ratio = RATIOS[row].name
     sizes = (len(train), len(population))
     method = f"band, {name}"
     return LowerBound(value, alpha, delta, *sizes, threshold, ratio, method, assumes=assumes)
@@ -432,7 +434,8 @@ def mechanism_epsilon(
     value, row, column = largest(logs)
     fpr_of_value = ratio = None
     if value > 0:
-        fpr_of_value, ratio = float(mean_fpr[column]), RATIOS[row].name
+        fpr_of_value = float(mean_fpr[column])
+        ratio = RATIOS[row].name
 
     singles = np.array([empirical_epsilon_star(*losses, delta).value for losses in sides])
     jensen_upper = float(np.logaddexp.reduce(singles) - math.log(len(singles)))

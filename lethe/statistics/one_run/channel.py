@@ -374,7 +374,8 @@ class SubsampledGaussian(SmoothChannel):
         return upper / self.mu, lower / self.mu
 
     def masses(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        half, q = self.mu / 2, self.q
+        half = self.mu / 2
+        q = self.q
         upper, lower = self.outputs(t)
         p_above = special.ndtr(-upper - half)
         p_below = special.ndtr(lower + half)
@@ -395,7 +396,9 @@ class SubsampledGaussian(SmoothChannel):
     def epsilon(self, delta: float) -> float:
         if delta >= self.q:
             return 0.0
-        half, mu, q = self.mu / 2, self.mu, self.q
+        half = self.mu / 2
+        mu = self.mu
+        q = self.q
 
         def log_delta(epsilon: float) -> float:
             # Q against P, above the output where Q/P = e^epsilon. The other direction, P against Q,
@@ -408,7 +411,8 @@ class SubsampledGaussian(SmoothChannel):
             remove = float(math.log(q) + shifted + np.log1p(-np.exp(taken)))
             if lower == -np.inf:
                 return remove
-            p_below, shifted_below = special.ndtr(lower + half), special.ndtr(lower - half)
+            p_below = special.ndtr(lower + half)
+            shifted_below = special.ndtr(lower - half)
             q_below = (1 - q) * p_below + q * shifted_below
             add = p_below - math.exp(epsilon) * q_below
             if add <= 0:

@@ -261,7 +261,8 @@ def _sum_panels(
     """ln of the integral over the panels; each panel is halved until the nodes resolve the
     integrand.
     """
-    logs, weights = [], []
+    logs = []
+    weights = []
     top = -np.inf
     while left.size:
         half = 0.5 * (right - left)

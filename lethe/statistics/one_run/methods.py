@@ -91,7 +91,9 @@ def exact(counts: ReleasedGuesses, channel: Channel) -> float:
 
     The integral over the order statistic at the cut; see the text of this file.
     """
-    n, r, u = counts.n, counts.r, counts.errors
+    n = counts.n
+    r = counts.r
+    u = counts.errors
     if u == r:
         return 0.0
     if r == n:
@@ -300,7 +302,9 @@ def steinke(counts: ReleasedGuesses, epsilon: float, delta: float) -> float:
 
     Source: Steinke, Nasr and Jagielski (2023), Theorem 5.2.
     """
-    n, r, v = counts.n, counts.r, counts.correct
+    n = counts.n
+    r = counts.r
+    v = counts.correct
     if v == 0:
         return 0.0
     wrong = special.expit(-epsilon)
@@ -340,7 +344,9 @@ def rejects(counts: ReleasedGuesses, channel: Channel, log_tau: float) -> bool:
 
     Source: Mahloujifar, Melis and Chaudhuri (2024).
     """
-    n, r, v = counts.n, counts.r, counts.correct
+    n = counts.n
+    r = counts.r
+    v = counts.correct
     least_errors = channel.least_errors
     limit = r / n
     right = math.exp(log_tau) * v / n

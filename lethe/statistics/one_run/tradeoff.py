@@ -40,7 +40,9 @@ class Atoms(Channel):
         q = self.q / self.q.sum()
         mass = 0.5 * (p + q)
         occurs = mass > 0
-        p, q, mass = p[occurs], q[occurs], mass[occurs]
+        p = p[occurs]
+        q = q[occurs]
+        mass = mass[occurs]
 
         rate = np.minimum(p, q) / (p + q)
         by_loss = np.argsort(rate, kind="stable")

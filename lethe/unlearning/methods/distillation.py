@@ -38,7 +38,8 @@ class Undial(protocol.Method[UndialParams], params=UndialParams):
     forget_mean = "tokens"
 
     def forget_loss(self, rows: protocol.StepRows) -> torch.Tensor:
-        forward, counted = rows.forward, protocol.answered(rows.forward)
+        forward = rows.forward
+        counted = protocol.answered(rows.forward)
         before = rows.reference.logits.float()
         places = forward.labels.masked_fill(~counted, 0)[..., None]
         lowered = before.scatter_add(-1, places, before.new_full(places.shape, -self.params.beta))
@@ -53,7 +54,8 @@ class Ceu(protocol.Method[CeuParams], params=CeuParams):
         return rows.counts.total("tokens", left_out) / max(1, rows.whole.total("tokens", left_out))
 
     def forget_loss(self, rows: protocol.StepRows) -> torch.Tensor:
-        forward, on_answer = rows.forward, protocol.answered(rows.forward)
+        forward = rows.forward
+        on_answer = protocol.answered(rows.forward)
         counted = on_answer & (on_answer.cumsum(-1) > self.params.ignore_first_n_answer_tokens)
         places = forward.labels.masked_fill(~on_answer, 0)[..., None]
         target = forward.logits.detach().float().scatter(-1, places, float("-inf"))

@@ -100,7 +100,8 @@ class IdkNll(protocol.Method[IdkNllParams], params=IdkNllParams):
         import torch
 
         assert step.retain is not None  # the weight of the retain rows is 1
-        refusals, retain = step.forget.second, step.retain
+        refusals = step.forget.second
+        retain = step.retain
         log_probs = torch.cat([refusals.forward.log_probs, retain.forward.log_probs])
         tokens = torch.cat([refusals.forward.tokens, retain.forward.tokens])
         part = refusals.counts.total("tokens") + retain.counts.total("tokens")

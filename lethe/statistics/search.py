@@ -1,0 +1,31 @@
+"""The fewest answers, attacks or labels that are enough, where more of them are enough too."""
+
+from collections.abc import Callable
+
+
+def fewest(is_enough: Callable[[int], bool], too_few: int = 0) -> int:
+    """Return the smallest number above ``too_few`` that is enough. Some number must be.
+
+    >>> fewest(lambda n: n * n >= 200)
+    15
+    """
+    enough = too_few + 1
+    while not is_enough(enough):
+        too_few = enough
+        enough *= 2
+    return fewest_between(is_enough, too_few, enough)
+
+
+def fewest_between(is_enough: Callable[[int], bool], too_few: int, enough: int) -> int:
+    """Return the smallest number that is enough, where it is known of both ends; neither is asked.
+
+    >>> fewest_between(lambda n: n * n >= 200, 0, 1_000)
+    15
+    """
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if is_enough(middle):
+            enough = middle
+        else:
+            too_few = middle
+    return enough
