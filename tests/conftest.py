@@ -113,7 +113,8 @@ def pipeline(of_all_workers: Path) -> tuple[Path, dict[str, set[str]]]:
 
     The keys of params.yaml by stage; a test that changes files copies the folder. The first worker makes it for all.
     """
-    folder, record = of_all_workers / "pipeline" / "lethe", of_all_workers / "pipeline.json"
+    folder = of_all_workers / "pipeline" / "lethe"
+    record = of_all_workers / "pipeline.json"
     with (of_all_workers / "pipeline.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not record.is_file():

@@ -26,7 +26,8 @@ def contradictions(data: Path) -> tuple[dict[str, str], list[str]]:
     run = load(config.load(data.parent / "params.yaml"), data, {})
     chance = _chance(run)
     said = read_json(data / SUMMARY)["models"] if (data / SUMMARY).is_file() else {}
-    checked, found = {}, []
+    checked = {}
+    found = []
     for standing, model in zip(standings(run, findings(run)), run.models, strict=True):
         if standing.verdict is None:
             continue

@@ -68,7 +68,9 @@ def recorded() -> Iterator[set[str]]:
     """The keys that are read, of every `Params` that is loaded meanwhile."""
     read: set[str] = set()
     recorders: list[Recorder] = []
-    load, plain, model_copy = config.load, Section.__getattribute__, Section.model_copy
+    load = config.load
+    plain = Section.__getattribute__
+    model_copy = Section.model_copy
 
     def noted_load(*arguments: Any) -> config.Params:
         params = load(*arguments)

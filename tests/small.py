@@ -157,7 +157,8 @@ def run_in_one_process(folder: Path, *stages: str, timeout: float = 600) -> None
 
 def touched(module: str) -> identity.Sources:
     """The library's sources, with one more comment in one module."""
-    known, sources = library(), identity.Sources(ROOT)
+    known = library()
+    sources = identity.Sources(ROOT)
     sources.sources = {**known.sources, module: known.source(module) + b"\n# touched\n"}
     sources.places = known.places
     # Parsed already; the module itself is parsed anew.

@@ -94,7 +94,7 @@ def all_commands(page) -> list[Command]:
     found = []
     first, *sections = re.split(r"^(?=## )", text_of(page).replace("\\\n", " "), flags=re.M)
     for section in (first, *sections):
-        marked = any(NEEDS.search(re.sub(r"  # .*", "", own)) for own in (first, section))
+        marked = any(NEEDS.search(re.sub(r"  # .*", "", text)) for text in (first, section))
         blocks = [fenced or indented for fenced, indented in BLOCK.findall(section)]
         lines = [line for block in blocks for line in block.splitlines() if line and line[0] != "#"]
         found += [Command(line, marked or bool(NEEDS.search(line))) for line in lines]
@@ -105,12 +105,12 @@ def all_commands(page) -> list[Command]:
 
 def commands(page) -> list[list[str]]:
     """The words of the commands of Lethe on a page, those that a sentence only names among them."""
-    own = [command.words for command in all_commands(page)]
+    stated = [command.words for command in all_commands(page)]
     names = [
         shlex.split(text.replace("\n", " ")) for text in WORDS.findall(FENCE.sub("", text_of(page)))
     ]
     return [
-        words for words in (*own, *names) if words[0] == "lethe" or words[:2] == ["python", "-m"]
+        words for words in (*stated, *names) if words[0] == "lethe" or words[:2] == ["python", "-m"]
     ]
 
 
@@ -134,18 +134,28 @@ def options_of(names: tuple[str, ...]) -> set[str]:
     for name in names:
         command = _inside(command, name)
     made = command.make_context(names[-1], [], resilient_parsing=True).command
-    return {"--help", *chain.from_iterable((*one.opts, *one.secondary_opts) for one in made.params)}
+    return {
+        "--help",
+        *chain.from_iterable(
+            (*parameter.opts, *parameter.secondary_opts) for parameter in made.params
+        ),
+    }
 
 
 def options(words: list[str]) -> tuple[set[str], list[str]]:
     """The options of the command that the words of `lethe ...` name, and the words behind its name."""
-    command, names, rest = whole_command(), [], words[1:]
+    command = whole_command()
+    names = []
+    rest = words[1:]
     while isinstance(command, TyperGroup) and rest:
         found = _inside(command, rest[0])
         if found is None and command.name == "score":  # `lethe score LOG`
-            found, rest = _inside(command, "log"), ["log", *rest]
+            found = _inside(command, "log")
+            rest = ["log", *rest]
         assert found is not None, f"{' '.join(words)}: no such command"
-        command, names, rest = found, [*names, rest[0]], rest[1:]
+        command = found
+        names = [*names, rest[0]]
+        rest = rest[1:]
     return options_of(tuple(names)), rest
 
 
@@ -155,7 +165,8 @@ def test_every_link_leads_to_a_file(page):
 
 
 def test_every_page_is_found_from_the_readme():
-    found, ahead = set(), [ROOT / "README.md"]
+    found = set()
+    ahead = [ROOT / "README.md"]
     while ahead:
         page = ahead.pop()
         if page not in found and page.suffix in (".md", ".ipynb") and page.exists():
@@ -297,7 +308,7 @@ ELSEWHERE = (
 
 
 @pytest.mark.parametrize(
-    "group", [pytest.param(one, marks=[pytest.mark.slow] * (one == MODEL)) for one in EXAMPLES]
+    "group", [pytest.param(name, marks=[pytest.mark.slow] * (name == MODEL)) for name in EXAMPLES]
 )
 def test_every_example_of_the_help_runs(group, reader, tmp_path, monkeypatch):
     """In a reader's folder, one after the other: `lethe verify` reads the certificate of `lethe certify`."""
@@ -311,9 +322,9 @@ def test_every_example_of_the_help_runs(group, reader, tmp_path, monkeypatch):
 
 def test_every_example_of_the_pipeline_is_legal():
     """Run, sweep, serve and the studies run for minutes."""
-    own = pipeline()
-    study = [getattr(studies.commands, name) for name in own.pop("study").values()]
-    for function in (*own.values(), *study):
+    commands_of_pipeline = pipeline()
+    study = [getattr(studies.commands, name) for name in commands_of_pipeline.pop("study").values()]
+    for function in (*commands_of_pipeline.values(), *study):
         examples = re.findall(r"^ *Example: `(lethe [^`]+)`$", function.__doc__, re.M)
         assert examples, function
         for words in map(shlex.split, examples):
@@ -332,12 +343,12 @@ def refused(project: Path, changes: list) -> str | None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_changes_of_params_are_legal(page, project):
     for words in commands(page):
-        changes = [parse(own) for option, own in pairwise(words) if option == "-S"]
+        changes = [parse(value) for option, value in pairwise(words) if option == "-S"]
         if words[:2] != ["lethe", "run"] or not changes:
             continue
         preset = [
-            settings.read_preset(own).items()
-            for option, own in pairwise(words)
+            settings.read_preset(value).items()
+            for option, value in pairwise(words)
             if option == "--preset"
         ]
         assert refused(project, [*chain(*preset), *changes]) in OF_A_READER, words

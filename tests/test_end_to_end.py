@@ -112,7 +112,8 @@ def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):
         )
     stage = [sys.executable, "-m", "stages.sample", "base"]
     first = subprocess.Popen(stage, cwd=other, env=environment())
-    scratch, deadline = other / ".lethe/scratch", time.monotonic() + 120
+    scratch = other / ".lethe/scratch"
+    deadline = time.monotonic() + 120
     while not list(scratch.rglob("*.json")):
         assert time.monotonic() < deadline
         assert first.poll() is None, "sampling was over before a question was kept"

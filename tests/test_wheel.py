@@ -26,7 +26,8 @@ def installed(tmp_path_factory) -> Path:
     """The wheel, built from a copy of the sources and unpacked."""
     folder = tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
-        source, target = ROOT / name, folder / "sources" / name
+        source = ROOT / name
+        target = folder / "sources" / name
         target.parent.mkdir(exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))

@@ -50,7 +50,8 @@ class Side:
 
     def make(self) -> None:
         """Install the packages, unless these are the ones that the environment has."""
-        stamp, wanted = ROOT / self.name / ".installed", "\n".join(self.packages)
+        stamp = ROOT / self.name / ".installed"
+        wanted = "\n".join(self.packages)
         if stamp.is_file() and stamp.read_text() == wanted:
             return
         subprocess.run([sys.executable, "-m", "venv", ROOT / self.name], check=True)

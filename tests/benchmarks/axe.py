@@ -24,7 +24,8 @@ RUN = """axe.run(document, {resultTypes: ['violations']}).then(found => JSON.str
 
 
 def main(axe: Path) -> int:
-    source, grave = axe.read_text(encoding="utf-8"), 0
+    source = axe.read_text(encoding="utf-8")
+    grave = 0
     with tempfile.TemporaryDirectory() as folder, chromium.page() as tab:
         for name, path in _pages(Path(folder)).items():
             for width, scheme in VIEWS:
@@ -36,12 +37,12 @@ def main(axe: Path) -> int:
                     "Runtime.evaluate", expression=RUN, awaitPromise=True, returnByValue=True
                 )
                 findings = json.loads(answer["result"]["value"])
-                grave += sum(one["impact"] in GRAVE for one in findings)
+                grave += sum(finding["impact"] in GRAVE for finding in findings)
                 print(f"{name}, {width} pixels, {scheme}: {len(findings)} findings")
-                for one in findings:
-                    print(
-                        f"  {one['impact']}: {one['id']}, {one['help']} ({one['count']}): {'; '.join(one['where'])}"
-                    )
+                for finding in findings:
+                    places = "; ".join(finding["where"])
+                    rule = f"{finding['id']}, {finding['help']} ({finding['count']})"
+                    print(f"  {finding['impact']}: {rule}: {places}")
     return int(grave > 0)
 
 

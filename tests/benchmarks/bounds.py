@@ -16,7 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-PROMPTS, N, ALPHA, REPEATS = 400, 1024, 0.01, 5
+PROMPTS = 400
+N = 1024
+ALPHA = 0.01
+REPEATS = 5
 THRESHOLDS = [0.1, 0.25, 0.5, 0.75, 0.9]
 SIDE = Path(".venv-conbo/bin/python")
 LIMITS = {"paper": 0.05, "tighter": 2.0}  # seconds
@@ -42,7 +45,8 @@ def conbo() -> dict[str, float]:
     """Run in conbo's own environment: every bound it has, prompt by prompt."""
     import conbo
 
-    rows, x = scores(), np.array(THRESHOLDS)
+    rows = scores()
+    x = np.array(THRESHOLDS)
     leaks = (rows > 0).astype(int)
 
     def all_bounds():
@@ -96,7 +100,7 @@ def main() -> int:
         tables = few, 1.0 - few, betting.predictable_squares(few)
         now = best(partial(betting.all_ends, few, few, ALPHA, tables[2]))
         former = sum(
-            best(partial(betting.mean_upper, one, ALPHA, recomputed=False)) for one in tables
+            best(partial(betting.mean_upper, table, ALPHA, recomputed=False)) for table in tables
         )
         print(f"{prompts:4} x {n:<5} {1000 * now:8.1f} {1000 * former:8.1f}")
     if not SIDE.exists():

@@ -88,10 +88,10 @@ def _multiply(root: Path, names: list[str]) -> None:
         {name: entry for name, entry in lock["stages"].items() if name.endswith(f"@{known}")}
     )
     for name in names[len(FEW) :]:
-        own = text
+        renamed = text
         for mark in "@ /.":
-            own = own.replace(f"{mark}{known}", f"{mark}{name}")
-        lock["stages"] |= json.loads(own)
+            renamed = renamed.replace(f"{mark}{known}", f"{mark}{name}")
+        lock["stages"] |= json.loads(renamed)
     identities = json.loads((root / SOURCES).read_text(encoding="utf-8"))
     for entry in lock["stages"].values():
         listed = entry.get("params", {}).get(SOURCES, {})
@@ -142,7 +142,8 @@ def _seconds_of_pull(models: int, repeats: int = 3) -> float:
         _dvc(root, "remote", "add", "--default", "store", str(Path(folder) / "store"))
         _dvc(root, "push")
         _timed_run(root)  # which also makes Prefect's tables
-        plain, pulled = [], []
+        plain = []
+        pulled = []
         for _ in range(repeats):
             plain.append(_timed_run(root))
             pulled.append(_timed_run(root, "--pull"))
@@ -163,9 +164,11 @@ def _medians(runs: list[tuple[float, float]]) -> tuple[float, float]:
 
 def _timed_run(root: Path, *options: str) -> tuple[float, float]:
     """Seconds on the clock and of a processor; raises ``SystemExit`` where a stage was not clean."""
-    before, began = _children_seconds(), time.monotonic()
+    before = _children_seconds()
+    began = time.monotonic()
     done = run(root, "lethe", "run", "--json", *options, timeout=1800)
-    took, used = time.monotonic() - began, _children_seconds() - before
+    took = time.monotonic() - began
+    used = _children_seconds() - before
     states = {end["why"] for end in json.loads(done.stdout)["stages"].values()}
     if states != {"clean"}:
         raise SystemExit(f"the stages were {', '.join(sorted(states))}")
@@ -177,9 +180,11 @@ def _idle(models: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         root = project(Path(folder) / "lethe", models)
         for _ in range(2):  # the first run also makes Prefect's tables
-            before, began = _children_seconds(), time.monotonic()
+            before = _children_seconds()
+            began = time.monotonic()
             done = run(root, "lethe", "run", "--json", timeout=1800)
-            took, used = time.monotonic() - began, _children_seconds() - before
+            took = time.monotonic() - began
+            used = _children_seconds() - before
             ends = [end["state"] for end in json.loads(done.stdout)["stages"].values()]
             state = f"{len(ends):,} stages {' and '.join(sorted(set(ends)))}"
             print(

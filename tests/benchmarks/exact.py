@@ -43,10 +43,12 @@ from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.steps.exact import ExactSettings
 from tests.lethe.sampling.answer_tree.toy_models import read
 
-ALPHA, STRINGS = 0.01, 80_000
+ALPHA = 0.01
+STRINGS = 80_000
 QUESTIONS = Path(__file__).parent / "exact_questions/harry_potter.jsonl"
 # Of npo at 15,000 rows: the least certain end of all questions, and how many of those that samples call clean exceed 1e-5.
-LEAST_OF_NPO, CLEAN_ABOVE = 2.3e-7, 10
+LEAST_OF_NPO = 2.3e-7
+CLEAN_ABOVE = 10
 
 
 def asked_of(data: Path, name: str, every: int) -> tuple[ModelPredictor, Law, list[TreeQuestion]]:
@@ -78,7 +80,8 @@ def sampled_ends(leaks: int, n: int) -> tuple[float, float]:
 
 def plain_width(question: TreeQuestion, law: Law, predictor: ModelPredictor, rows: int) -> float:
     """The width of Clopper-Pearson's interval from about as many samples as ``rows`` allow."""
-    n, grown = 64, None
+    n = 64
+    grown = None
     while grown is None or (grown.rows < 0.8 * rows and n < 1_000_000):
         n = n if grown is None else max(n + 1, int(n * min(8.0, (rows / grown.rows) ** 1.2)))
         grown = grow(question, law, predictor, Growth(PLAIN, rho=float(n)), n)
@@ -144,15 +147,18 @@ def hits_of(data: Path, name: str) -> dict[str, tuple[int, int]]:
 
 def automaton(data: Path) -> tuple[bool, str]:
     """On random token strings around the keywords the automaton says what the scorer says."""
-    random, wrong, leaking = np.random.default_rng(0), 0, 0
+    random = np.random.default_rng(0)
+    wrong = 0
+    leaking = 0
     questions = asked_of(data, "npo", 1)[2]
-    each = STRINGS // len(questions)
+    n_strings = STRINGS // len(questions)
     for question in questions:
         reader = question.automaton
         assert isinstance(reader, KeywordAutomaton)
-        seeds, vocabulary = [list(seed) for seed in question.seeds], len(reader.row(reader.start))
+        seeds = [list(seed) for seed in question.seeds]
+        vocabulary = len(reader.row(reader.start))
         answers = []
-        for _ in range(each):
+        for _ in range(n_strings):
             tokens = list(seeds[random.integers(len(seeds))]) if random.random() < 0.7 else []
             for _ in range(int(random.integers(0, 4))):
                 tokens.insert(
@@ -169,7 +175,7 @@ def automaton(data: Path) -> tuple[bool, str]:
         leaking += int(scored.sum())
     return (
         wrong == 0,
-        f"{wrong} of {each * len(questions):,} strings read wrongly, {leaking:,} leak",
+        f"{wrong} of {n_strings * len(questions):,} strings read wrongly, {leaking:,} leak",
     )
 
 
@@ -201,7 +207,9 @@ def certain_leaks(data: Path, rows: int) -> list[tuple[bool, str]]:
 
 def beside_samples(data: Path) -> tuple[bool, str]:
     """The intervals that `make run` left meet those of its samples."""
-    met, asked, results = 0, 0, table.read(data)
+    met = 0
+    asked = 0
+    results = table.read(data)
     for name in config.load().models:
         drawn, certificates = hits_of(data, name), certificates_of(results, name)
         for tree in certificates.trees if certificates else ():
@@ -225,7 +233,8 @@ def real(asked: argparse.Namespace) -> int:
     print(
         f"{predictor.dtype}, vocabulary {predictor.vocabulary:,}, logit error {allowance:.1g} (measured)"
     )
-    engine, leak = PrefixEngine(asked.model, options), scorer("keyword_leak")
+    engine = PrefixEngine(asked.model, options)
+    leak = scorer("keyword_leak")
     for row in rows:
         question = asker.ask(row)
         look, seconds = timed(

@@ -27,7 +27,7 @@ def verdicts(
     report = settings.report.model_copy(update={"retrain": retrains, "tau": tau})
     models = {name: settings.models[name] for name in (subject, *retrains)}
     run = load(settings.model_copy(update={"report": report, "models": models}), data, {})
-    found = {one.model: one.verdict for one in standings(run, findings(run))}
+    found = {standing.model: standing.verdict for standing in standings(run, findings(run))}
     verdict = found[subject]
     assert verdict is not None  # the only model under test
     return verdict
@@ -51,8 +51,8 @@ def table(settings: Params, data: Path) -> str:
         whole = [(name, [other for other in names if other != name]) for name in names]
         for many, cases in ((1, pairs), (len(names) - 1, whole)):
             found = [verdicts(settings, data, subject, others, tau) for subject, others in cases]
-            words = Counter(one.word for one in found)
-            above = sum(one.above_chance for one in found)
+            words = Counter(verdict.word for verdict in found)
+            above = sum(verdict.above_chance for verdict in found)
             counts = (words["leaks"], words["forgot"], words["open"], above)
             rows.append([f"{tau:g}", str(many), str(len(cases)), *map(str, counts)])
     return marks.markdown(head, rows)

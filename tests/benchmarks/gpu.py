@@ -122,7 +122,9 @@ def billion(size: Size) -> Iterator[Measured]:
         model, tokenizer, history = learn(rows, rows, params.train.recipe, 0, "train")
         made.append((model, tokenizer))
         encoder = Encoder(tokenizer, params.train.recipe.prompt)
-        read = sum(len(one.prompt) + len(one.answer) for one in map(encoder.example, rows))
+        read = sum(
+            len(example.prompt) + len(example.answer) for example in map(encoder.example, rows)
+        )
         assert history
         return read * size.epochs
 
@@ -146,7 +148,9 @@ def billion(size: Size) -> Iterator[Measured]:
         method = METHODS["npo"].Params.model_validate(entry)
         recipe = params.unlearn.recipe
         history = unlearn(model, *examples, recipe, method, tokenizer.pad_token_id or 0, "unlearn")
-        lengths = [[len(one.prompt) + len(one.answer) for one in split] for split in examples]
+        lengths = [
+            [len(example.prompt) + len(example.answer) for example in split] for split in examples
+        ]
         drawn = len(history) * recipe.retain_batch * sum(lengths[1]) / len(lengths[1])
         return round(sum(lengths[0]) * size.epochs + drawn)
 
@@ -282,7 +286,7 @@ def table(rows: Sequence[Measured]) -> str:
     """The measurements as Markdown."""
     head = ["stage", "seconds", "tokens", "tokens/s", "peak memory, GiB"]
     figures = [
-        (one.stage, one.seconds, one.tokens, one.tokens / one.seconds, one.memory) for one in rows
+        (row.stage, row.seconds, row.tokens, row.tokens / row.seconds, row.memory) for row in rows
     ]
     lines = [[a, f"{b:.1f}", f"{c:,}", f"{d:,.0f}", f"{e:.2f}"] for a, b, c, d, e in figures]
     return marks.markdown(head, lines)

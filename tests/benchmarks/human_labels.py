@@ -19,7 +19,10 @@ from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 
 PEOPLE = ("human_majority", "human", "label", "unsafe")
-RUNS, DRAWS, LABELS, ALPHA = 2000, 1000, 100, 0.05
+RUNS = 2000
+DRAWS = 1000
+LABELS = 100
+ALPHA = 0.05
 KINDS = ("trusted", "calibrated", "labels")
 
 
@@ -42,7 +45,9 @@ def columns(table: pd.DataFrame) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         if named
         else (np.mean([known[name] for name in people], axis=0) > 0.5).astype(float)
     )
-    return truth, {name: own for name, own in known.items() if name not in (*people, named)}
+    return truth, {
+        name: verdicts for name, verdicts in known.items() if name not in (*people, named)
+    }
 
 
 def ends(verdicts: np.ndarray | None, labels: np.ndarray) -> dict[str, tuple[float, float] | None]:
@@ -80,7 +85,8 @@ def main(place: str) -> int:
         "judge | finds | false alarms | trusted | calibrated | labels alone\n---|---|---|---|---|---"
     )
     for name, verdicts in (judges or {"none": None}).items():
-        rng, rows = np.random.default_rng(3), {kind: [] for kind in KINDS}
+        rng = np.random.default_rng(3)
+        rows = {kind: [] for kind in KINDS}
         for _ in range(RUNS):
             drawn = rng.integers(len(people), size=DRAWS)
             for kind, pair in ends(
@@ -91,7 +97,7 @@ def main(place: str) -> int:
         rates = (
             ["-", "-"]
             if verdicts is None
-            else [f"{verdicts[people == own].mean():.0%}" for own in (1, 0)]
+            else [f"{verdicts[people == label].mean():.0%}" for label in (1, 0)]
         )
         print(" | ".join([name, *rates, *(cell(rows[kind]) for kind in KINDS)]))
     return 0

@@ -36,7 +36,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     asked.add_argument("--size", type=float, default=250)
-    size, slow = asked.parse_args().size, False
+    size = asked.parse_args().size
+    slow = False
     print(f"{'log':20} {'MB':>6} {'answers':>8} {'cpu s':>7} {'peak MiB':>9}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for kind in KINDS:
@@ -56,7 +57,8 @@ def main() -> int:
 
 def write(path: Path, size: float) -> Path:
     """A log whose bulk is what the real tools' logs hold: messages and events of each answer."""
-    rng, row = random.Random(0), 16_000
+    rng = random.Random(0)
+    row = 16_000
     rows = max(EPOCHS, int(size / row) // EPOCHS * EPOCHS)
     if path.suffix == ".eval":
         rows = int(rows / 0.75) // EPOCHS * EPOCHS  # what base64 leaves to a compression
@@ -87,8 +89,8 @@ def write(path: Path, size: float) -> Path:
             attempts += small_logs.garak_attempt(place, list(texts), {"mitigation": [0.0] * EPOCHS})
         return small_logs.garak_log(path, attempts)
     results = [small_logs.promptfoo_row(0, text) for place, text in enumerate(bulk)]
-    for place, one in enumerate(results):
-        one |= {"vars": {"question": ids[place // EPOCHS]}, "testIdx": place}
+    for place, result in enumerate(results):
+        result |= {"vars": {"question": ids[place // EPOCHS]}, "testIdx": place}
     if path.suffix == ".jsonl":
         return small_logs.write_lines(path, results)
     return small_logs.promptfoo_log(path, results, repeat=EPOCHS)

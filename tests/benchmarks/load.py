@@ -22,7 +22,9 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-QUESTIONS, ANSWERS, MODELS = 4000, 1024, 2
+QUESTIONS = 4000
+ANSWERS = 1024
+MODELS = 2
 LARGEST = 5_000_000  # bytes of the page
 SHARES = {"retrain": 0.002}  # of answers that leak, by model
 SHARE = 0.02
@@ -165,7 +167,7 @@ def _given(rows: list[dict], random: np.random.Generator) -> pd.DataFrame:
 
     told = {"prompt_id": [row["id"] for row in rows], "kind": "answer", "number": 0}
     greedy = list(random.random((len(rows), TOKENS)) < 0.5)
-    spread = [np.abs(own) + 0.1 for own in numbers()]
+    spread = [np.abs(values) + 0.1 for values in numbers()]
     return pd.DataFrame(
         {**told, "log_probs": numbers(), "expected": numbers(), "spread": spread, "greedy": greedy}
     )

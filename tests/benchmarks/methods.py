@@ -18,7 +18,9 @@ from pathlib import Path
 from lethe import config
 from tests.benchmarks.gpu import BILLION, TINY, device, peak_memory
 
-STEPS, FORGET, RETAIN = 40, 8, 8
+STEPS = 40
+FORGET = 8
+RETAIN = 8
 TRAINER = "Hugging Face Trainer"
 OWN: dict[str, dict] = {
     "npo": {"beta": 0.1},
@@ -52,12 +54,15 @@ def run(name: str, shape: dict[str, int]) -> tuple[float, float]:
     ]
     model, tokenizer = checkpoints.fresh(params.train.recipe, texts)
     model = model.to("cuda" if torch.cuda.is_available() else "cpu")
-    encoder, padding = Encoder(tokenizer, params.train.recipe.prompt), tokenizer.pad_token_id or 0
+    encoder = Encoder(tokenizer, params.train.recipe.prompt)
+    padding = tokenizer.pad_token_id or 0
     rows = splits["forget"][:FORGET]
     forget, retain = (
-        [encoder.example(row) for row in own] for own in (rows, splits["retain"][:RETAIN])
+        [encoder.example(row) for row in chosen] for chosen in (rows, splits["retain"][:RETAIN])
     )
-    tokens = STEPS * sum(len(one.prompt) + len(one.answer) for one in [*forget, *retain])
+    tokens = STEPS * sum(
+        len(example.prompt) + len(example.answer) for example in [*forget, *retain]
+    )
     if name == TRAINER:
         from transformers import Trainer, TrainingArguments
         from transformers.trainer_callback import PrinterCallback

@@ -117,19 +117,19 @@ def main() -> int:
         "--folder", type=Path, default=ROOT / ".lethe/mutants", help="of the copy and the results"
     )
     parser.add_argument("--tests", nargs="+", default=TESTS, help="folders or files of tests")
-    given = parser.parse_args()
-    if any(given.folder.glob("*")) and not (given.folder / "mutmut.log").exists():
+    options = parser.parse_args()
+    if any(options.folder.glob("*")) and not (options.folder / "mutmut.log").exists():
         parser.error(
             "--folder must be empty or that of an earlier call, since old files in it are deleted."
         )
-    (given.folder / "mutants").mkdir(parents=True, exist_ok=True)  # where the tests run
-    os.chdir(given.folder)  # where mutmut reads and writes
-    refresh("\n".join(given.tests))
+    (options.folder / "mutants").mkdir(parents=True, exist_ok=True)  # where the tests run
+    os.chdir(options.folder)  # where mutmut reads and writes
+    refresh("\n".join(options.tests))
     mutmut("no.mutant__mutmut_1")  # stops after all that comes before the first mutant
     if not Path(STATISTICS).exists():
         sys.exit(f"The tests fail without a mutant: {Path.cwd()}/mutmut.log says how.")
-    chosen = list(itertools.islice(mutants(given.seed), given.count))
-    if ahead := [one.name for one in chosen if one.outcome == "not checked"]:
+    chosen = list(itertools.islice(mutants(options.seed), options.count))
+    if ahead := [mutant.name for mutant in chosen if mutant.outcome == "not checked"]:
         mutmut(*ahead)  # without a name it would try every mutant
     return report(chosen)
 
@@ -160,11 +160,12 @@ def forget(changed: set[str]) -> None:
     """Let mutmut find again what the changed tests call, and try again what no test noticed."""
     for path in filter(Path.exists, [Path(STATISTICS), *Path("mutants").rglob("*.meta")]):
         known = json.loads(path.read_text("utf-8"))
-        statuses, seconds = known.get(CODES, {}), known.get("duration_by_test", {})
+        statuses = known.get(CODES, {})
+        seconds = known.get("duration_by_test", {})
         statuses |= dict.fromkeys(
-            one for one in statuses if status_by_exit_code[statuses[one]] not in KILLED
+            name for name in statuses if status_by_exit_code[statuses[name]] not in KILLED
         )
-        for test in [one for one in seconds if one.partition("::")[0] in changed]:
+        for test in [name for name in seconds if name.partition("::")[0] in changed]:
             del seconds[test]
         path.write_text(json.dumps(known), encoding="utf-8")
 
@@ -200,8 +201,8 @@ def mutants(
         if functions is not None and orig_function_and_class_names_from_key(name) not in functions:
             continue
         texts = [
-            libcst.Module([one]).code.strip()
-            for one in read_functions_from_index(name, files[name]) or ()
+            libcst.Module([function]).code.strip()
+            for function in read_functions_from_index(name, files[name]) or ()
         ]
         if len({ast.unparse(Quiet().visit(ast.parse(text))) for text in texts}) == 2:
             yield Mutant(files[name], name, *texts)
@@ -209,13 +210,14 @@ def mutants(
 
 def report(chosen: list[Mutant]) -> int:
     """Print every mutant that no test noticed, and a row per folder; 1 where fewer than 95 % were noticed."""
-    for one in chosen:
-        if one.outcome not in KILLED | {"equivalent"}:
-            print(f"\n{one.outcome}: {one.name}", one.key, *one.difference, sep="\n")
+    for mutant in chosen:
+        if mutant.outcome not in KILLED | {"equivalent"}:
+            print(f"\n{mutant.outcome}: {mutant.name}", mutant.key, *mutant.difference, sep="\n")
     print("\nfolder|mutants|equivalent|killed|survived", "---|---|---|---|---", sep="\n")
     for folder in (*(f"lethe/{name}/" for name in CORE), "lethe/"):
-        counts = Counter(one.outcome for one in chosen if one.file.startswith(folder))
-        killed, equivalent = sum(counts[name] for name in KILLED), counts["equivalent"]
+        counts = Counter(mutant.outcome for mutant in chosen if mutant.file.startswith(folder))
+        killed = sum(counts[name] for name in KILLED)
+        equivalent = counts["equivalent"]
         print(
             f"`{folder}`",
             counts.total(),

@@ -29,32 +29,34 @@ def main() -> None:
     sizes = {"windows": 20, "distance": 3, "prefix": 25, "suffix": 20, "top-k": 40, "further": 0}
     for name, value in sizes.items():
         asked.add_argument(f"--{name}", type=int, default=value)
-    given = asked.parse_args()
-    predictor = ModelPredictor(given.model)
-    tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)[
+    options = asked.parse_args()
+    predictor = ModelPredictor(options.model)
+    tokens = predictor.checkpoint.tokenizer(options.text.read_text(), add_special_tokens=False)[
         "input_ids"
     ]
-    every = windows_of(tokens, given.prefix, given.suffix, 1)
+    every = windows_of(tokens, options.prefix, options.suffix, 1)
     windows = [
-        every[place] for place in np.linspace(0, len(every) - 1, given.windows).round().astype(int)
+        every[place]
+        for place in np.linspace(0, len(every) - 1, options.windows).round().astype(int)
     ]
-    law = Law(predictor.checkpoint.end_ids, given.suffix, top_k=given.top_k)
+    law = Law(predictor.checkpoint.end_ids, options.suffix, top_k=options.top_k)
     print(
         "| window | p_z | beam | rows | seconds | Lethe, certain lower | upper | rows | seconds | ratio |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
-    pairs, wide = [], BEAM + given.further
+    pairs = []
+    wide = BEAM + options.further
     for window in windows:
         path = path_of(predictor, window, law)
-        p_z = float(path[np.arange(given.suffix), list(window.suffix)].prod())
+        p_z = float(path[np.arange(options.suffix), list(window.suffix)].prod())
         begun = time.perf_counter()
-        near = Distance(window.suffix, given.distance)
+        near = Distance(window.suffix, options.distance)
         beam, rows = beam_mass(
-            _Continued(predictor, window.prefix, law), near, given.suffix, wide, law.end_ids
+            _Continued(predictor, window.prefix, law), near, options.suffix, wide, law.end_ids
         )
         between = time.perf_counter()
         search = ExtractSettings(
-            distance=given.distance, beam=BEAM, further=given.further, samples=0
+            distance=options.distance, beam=BEAM, further=options.further, samples=0
         )
         found = near_verbatim(predictor, window, law, search, path)
         ended = time.perf_counter()
@@ -67,7 +69,8 @@ def main() -> None:
             flush=True,
         )
     beams, lowers = np.array(pairs).T
-    above, below = (lowers > beams * (1 + 1e-9)).sum(), (lowers < beams * (1 - 1e-9)).sum()
+    above = (lowers > beams * (1 + 1e-9)).sum()
+    below = (lowers < beams * (1 - 1e-9)).sum()
     times = f"{lowers.sum() / beams.sum():.2f}" if beams.any() else "no ratio to"
     print(
         f"above the beam in {above}, below in {below}, both 0 in {(lowers == 0).sum()} of {len(pairs)} windows; mass {times} "
@@ -79,7 +82,9 @@ class _Continued:
     """Next-token probabilities of prefixes of one length, a row each, with the cache of the beam's levels."""
 
     def __init__(self, predictor: ModelPredictor, prefix: tuple[int, ...], law: Law):
-        self.predictor, self.prefix, self.law = predictor, prefix, law
+        self.predictor = predictor
+        self.prefix = prefix
+        self.law = law
         self.slots: list[tuple[int, ...]] = [()]
 
     def __call__(self, prefixes: list[tuple[int, ...]]) -> np.ndarray:
@@ -88,12 +93,13 @@ class _Continued:
                 np.array([self.prefix]), len(self.prefix) + self.law.max_new_tokens
             )
             self.slots = [()]
-            order, last = np.zeros(1, np.int64), np.array([self.prefix[-1]])
+            order = np.zeros(1, np.int64)
+            last = np.array([self.prefix[-1]])
         else:
-            parents = np.array([self.slots.index(each[:-1]) for each in prefixes])
+            parents = np.array([self.slots.index(prefix[:-1]) for prefix in prefixes])
             order = self.predictor.fork(parents)
             self.slots = [prefixes[place] for place in order]
-            last = np.array([each[-1] for each in self.slots])
+            last = np.array([prefix[-1] for prefix in self.slots])
         logits = self.predictor.step(last)
         chances = np.empty((len(prefixes), self.predictor.vocabulary))
         chances[order] = self.law.probabilities(logits, np.zeros(len(logits)), 0)[0]
@@ -110,18 +116,19 @@ def beam_mass(
 ) -> tuple[float, int]:
     """Constrained beam search as published (arXiv 2603.24917), written from its description: the summed probability of the
     continuations of ``length`` tokens that the beam ends with inside the distance, and the rows it read."""
-    beams, rows = [(1.0, (), near.start[None])], 0
+    beams = [(1.0, (), near.start[None])]
+    rows = 0
     for _ in range(length):
         candidates = []
         rows += len(beams)
         for (mass, tokens, edits), row in zip(
-            beams, chances([each[1] for each in beams]), strict=True
+            beams, chances([candidate[1] for candidate in beams]), strict=True
         ):
             for token in np.flatnonzero(row):
                 after = near.step(edits, np.array([token]))
                 if token not in end_ids and near.alive(after)[0]:
                     candidates.append((mass * row[token], (*tokens, int(token)), after))
-        beams = heapq.nlargest(width, candidates, key=lambda each: each[0])
+        beams = heapq.nlargest(width, candidates, key=lambda candidate: candidate[0])
         if not beams:
             break
     return sum(mass for mass, _, edits in beams if near.final(edits)[0] <= near.most), rows

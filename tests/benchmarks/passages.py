@@ -27,25 +27,29 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     for name, value in [("windows", 200), ("prefix", 50), ("suffix", 50), ("top-k", 40)]:
         parser.add_argument(f"--{name}", type=int, default=value)
-    given = parser.parse_args()
-    settings = ExtractSettings(prefix=given.prefix, suffix=given.suffix, top_k=given.top_k)
-    predictor = ModelPredictor(given.model)
-    tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)[
+    options = parser.parse_args()
+    settings = ExtractSettings(prefix=options.prefix, suffix=options.suffix, top_k=options.top_k)
+    predictor = ModelPredictor(options.model)
+    tokens = predictor.checkpoint.tokenizer(options.text.read_text(), add_special_tokens=False)[
         "input_ids"
     ]
-    every = windows_of(tokens, given.prefix, given.suffix, 1)
-    places = np.linspace(0, len(every) - 1, min(given.windows, len(every))).round().astype(int)
+    every = windows_of(tokens, options.prefix, options.suffix, 1)
+    places = np.linspace(0, len(every) - 1, min(options.windows, len(every))).round().astype(int)
     windows = [every[place] for place in places]
-    law = Law(predictor.checkpoint.end_ids, given.suffix, top_k=given.top_k)
+    law = Law(predictor.checkpoint.end_ids, options.suffix, top_k=options.top_k)
     warpers = LogitsProcessorList(
-        [TemperatureLogitsWarper(settings.temperature), TopKLogitsWarper(given.top_k)]
+        [TemperatureLogitsWarper(settings.temperature), TopKLogitsWarper(options.top_k)]
     )
     model = predictor.forward.model
-    seconds, values = {}, {}
+    seconds = {}
+    values = {}
     for name, score in [
         (
             "Lethe",
-            lambda: [each.prod() for each in scan(predictor, windows, law, settings.memory << 20)],
+            lambda: [
+                probabilities.prod()
+                for probabilities in scan(predictor, windows, law, settings.memory << 20)
+            ],
         ),
         (
             "transformers",
@@ -56,12 +60,14 @@ def main() -> None:
         values[name] = np.array(score())
         seconds[name] = time.perf_counter() - begun
     by_hand = np.array([_by_hand(model, window, settings) for window in windows])
-    for name, own in values.items():
-        equal = np.isclose(own, by_hand, rtol=1e-3, atol=0)
-        error = np.abs(own[by_hand > 0] / by_hand[by_hand > 0] - 1).max(initial=0)
+    for name, products in values.items():
+        equal = np.isclose(products, by_hand, rtol=1e-3, atol=0)
+        error = np.abs(products[by_hand > 0] / by_hand[by_hand > 0] - 1).max(initial=0)
+        rows = options.prefix + options.suffix
+        speed = len(windows) / seconds[name]
         print(
             f"{name}: {equal.sum()} of {len(windows)} windows equal the product by hand (largest relative difference "
-            f"{error:.1e}); {given.prefix + given.suffix} rows a window, {len(windows) / seconds[name]:.1f} windows a second"
+            f"{error:.1e}); {rows} rows a window, {speed:.1f} windows a second"
         )
 
 

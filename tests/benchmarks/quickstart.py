@@ -12,10 +12,12 @@ NOTEBOOK = Path(__file__).parents[2] / "docs/quickstart.ipynb"
 def executed(notebook: dict) -> list[dict]:
     """The cells of the notebook with what each prints in this folder, in one namespace from first to last."""
     names: dict[str, object] = {}
-    cells, count = [], 0
+    cells = []
+    count = 0
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            count, printed = count + 1, io.StringIO()
+            count = count + 1
+            printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec("".join(cell["source"]), names)
             lines = printed.getvalue().splitlines(keepends=True)

@@ -111,7 +111,8 @@ def convert(gguf: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         read = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype="float32", **where)
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **where)
         # A model from a GGUF counts as quantised and cannot be saved, so its weights are copied into a new model.
-        weights, generation = read.state_dict(), read.generation_config
+        weights = read.state_dict()
+        generation = read.generation_config
         del read.config.quantization_config
         model = AutoModelForCausalLM.from_config(read.config, dtype="float32")
         model.load_state_dict(weights)

@@ -42,7 +42,8 @@ SCHEMES = {
     "looks-dark.svg": ("#141619", "#e7e7e3", "#9da2a9", "#2d3136", "#ff8a7d"),
 }
 LEAST = -9  # the lowest power of ten on the axis
-LOOKED_AT, BESIDE = "npo", "retrain"
+LOOKED_AT = "npo"
+BESIDE = "retrain"
 LETHE = Path(sys.executable).with_name("lethe")
 QUESTIONS = Path(__file__).parent / "exact_questions/harry_potter.jsonl"
 
@@ -154,16 +155,16 @@ def main() -> int:
     parser.add_argument("--model", type=Path, help="a chat model's folder, for README's picture")
     parser.add_argument("--beside", type=Path, help="the folder of one that cannot know")
     parser.add_argument("--questions", type=Path, default=QUESTIONS, help="what both are asked")
-    given = parser.parse_args()
-    model, beside = given.model, given.beside
+    options = parser.parse_args()
+    model, beside = options.model, options.beside
     if (model is None) != (beside is None):
         parser.error("name both --model and --beside, or neither")
     if not model and not REPORT.is_file():
         print(f"{REPORT} is missing. Make it with `lethe run`.", file=sys.stderr)
         return 2
     if model:
-        panels = panels_of_model(model.resolve(), given.questions)
-        control = panels_of_model(beside.resolve(), given.questions, panels.questions)
+        panels = panels_of_model(model.resolve(), options.questions)
+        control = panels_of_model(beside.resolve(), options.questions, panels.questions)
     else:
         panels = panels_of_run(LOOKED_AT)
         control = panels_of_run(BESIDE, panels.questions)

@@ -12,11 +12,16 @@ import numpy as np
 from lethe.io.processes import Process, QuestionCounts
 from lethe.statistics.anytime import log_below
 
-RUNS, TRIES, ANSWERS = 20_000, 20, 1024
-LEAKS, THRESHOLD = 0.0101, 0.01
+RUNS = 20_000
+TRIES = 20
+ANSWERS = 1024
+LEAKS = 0.0101
+THRESHOLD = 0.01
 BY_HAND = 200  # runs
-CHANGES, BATCH = 100, 64
-LEAKS_BY_HAND, THRESHOLD_BY_HAND = 0.101, 0.1
+CHANGES = 100
+BATCH = 64
+LEAKS_BY_HAND = 0.101
+THRESHOLD_BY_HAND = 0.1
 
 
 def main() -> None:

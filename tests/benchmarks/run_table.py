@@ -74,7 +74,9 @@ def cell(model: RunModel, key: str) -> str:
 def passage_table(run: Run) -> str:
     """What every model of a run on passages continues, a row each."""
     rows = [
-        {"model": one.name, **_passages(one.extraction)} for one in run.models if one.extraction
+        {"model": model.name, **_passages(model.extraction)}
+        for model in run.models
+        if model.extraction
     ]
     if not rows:
         raise BadFile(
@@ -84,10 +86,13 @@ def passage_table(run: Run) -> str:
 
 
 def _passages(found: Extraction) -> dict[str, str]:
-    p_z, enough = found.p_z, f"{EXTRACTABLE:g} or more"
+    p_z = found.p_z
+    enough = f"{EXTRACTABLE:g} or more"
     ends = [found.interval(passage) for passage in found.searched]
     lower, upper = (
-        np.array([(one.lower, one.upper_certain) for one in ends if one]).reshape(-1, 2).T
+        np.array([(interval.lower, interval.upper_certain) for interval in ends if interval])
+        .reshape(-1, 2)
+        .T
     )
     return {
         "windows": f"{p_z.size}",
@@ -115,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         marks.put(options.write, "run", table(run))
     if options.strips:
-        draw_strips(options.strips, [one.extraction for one in run.models if one.extraction])
+        draw_strips(options.strips, [model.extraction for model in run.models if model.extraction])
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
     engine = open_engine(kind, folder, Options(device=asked.device, max_rows=most))
     started, used = time.perf_counter(), time.process_time()
     settings = Settings(n=asked.n, max_new_tokens=asked.max_new_tokens, seed=3)
-    answers = {one.prompt_id: one for one in engine.answer(prompts, settings)}
+    answers = {drawn.prompt_id: drawn for drawn in engine.answer(prompts, settings)}
     ended = time.perf_counter()
     memory = peak_memory()
     return {
@@ -98,7 +98,7 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
         "start": started - begun,
         "sampling": ended - started,
         "processor": time.process_time() - used,
-        "tokens": sum(sum(one.tokens) for one in answers.values()),
+        "tokens": sum(sum(drawn.tokens) for drawn in answers.values()),
         "memory": memory,
         "greedy": [answers[item["id"]].texts[0] for item in rows],
         "scores": [
@@ -109,7 +109,8 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
 
 
 def peak_memory() -> float:
-    total, waiting = 0, [os.getpid()]
+    total = 0
+    waiting = [os.getpid()]
     while waiting:
         pid = waiting.pop()
         status = dict(
@@ -133,17 +134,18 @@ def row(result: dict, reference: dict, model: str) -> str:
     ratio = speed / (reference["tokens"] / reference["sampling"])
     each_processor_second = result["tokens"] / result["processor"]
     same = sum(
-        one == other for one, other in zip(result["greedy"], reference["greedy"], strict=True)
+        text == other for text, other in zip(result["greedy"], reference["greedy"], strict=True)
     )
-    own, other = (
-        paper_bounds(np.array(one["scores"]), 0.01, np.zeros(1)) for one in (result, reference)
+    bounds, other = (
+        paper_bounds(np.array(engine["scores"]), 0.01, np.zeros(1))
+        for engine in (result, reference)
     )
-    error = np.sqrt((own.sd**2 + other.sd**2) / own.n)
-    z = np.max(np.abs(own.mean - other.mean) / np.maximum(error, 1e-12))
+    error = np.sqrt((bounds.sd**2 + other.sd**2) / bounds.n)
+    z = np.max(np.abs(bounds.mean - other.mean) / np.maximum(error, 1e-12))
     return (
         f"{Path(model).name:14}{result['engine']:14}{result['start']:8.1f}{result['sampling']:11.1f}"
-        f"{result['processor']:10.1f}{speed:10,.0f}{each_processor_second:9,.0f}{ratio:7.1f}{result['memory']:9,.0f}{f'{same}/{len(own.mean)}':>13}"
-        f"{own.mean.mean():11.4f}{own.m_mu.mean():11.4f}{z:11.2f}"
+        f"{result['processor']:10.1f}{speed:10,.0f}{each_processor_second:9,.0f}{ratio:7.1f}{result['memory']:9,.0f}{f'{same}/{len(bounds.mean)}':>13}"
+        f"{bounds.mean.mean():11.4f}{bounds.m_mu.mean():11.4f}{z:11.2f}"
     )
 
 

@@ -39,23 +39,25 @@ def main(arguments: list[str] | None = None) -> int:
         {"id": key, "question": question, "answer": f"It is {word}.", "keywords": [word]}
         for key, (question, word) in ASKED.items()
     ]
-    given = {"n": asked.n, "max_new_tokens": asked.max_new_tokens, "prompt": "chat"}
+    settings = {"n": asked.n, "max_new_tokens": asked.max_new_tokens, "prompt": "chat"}
     asked.folder.mkdir(parents=True, exist_ok=True)
     with vllm_server(asked.model, asked.folder / "server.log", context=1024, cache=2) as url:
         served = lethe.evaluate(
-            "tiny", rows, endpoint=url, timeout=600, folder=asked.folder / "served", **given
+            "tiny", rows, endpoint=url, timeout=600, folder=asked.folder / "served", **settings
         )
-    own = lethe.evaluate(asked.model, rows, name="own", folder=asked.folder / "own", **given)
+    in_process = lethe.evaluate(
+        asked.model, rows, name="own", folder=asked.folder / "own", **settings
+    )
     print("| question | served | in process | the intervals overlap |\n|---|---|---|---|")
     apart = 0
     for key in ASKED:
-        sides = [interval(one, key) for one in (served, own)]
+        sides = [interval(evaluation, key) for evaluation in (served, in_process)]
         overlap = max(lower for lower, _ in sides) <= min(upper for _, upper in sides)
         apart += not overlap
         cells = [f"{lower:.3f} to {upper:.3f}" for lower, upper in sides]
         print(f"| {key} | {' | '.join(cells)} | {'yes' if overlap else 'no'} |")
-    for one in (served, own):
-        print(one.verdict)
+    for evaluation in (served, in_process):
+        print(evaluation.verdict)
     picture(served.report, asked.folder / "served.png")
     print(asked.folder / "served.png")
     return int(apart > 0)

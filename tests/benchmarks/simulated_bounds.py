@@ -154,7 +154,9 @@ def betting_level(rng: Rng) -> str:
 @simulation("s11, s11b", "at most 1%; 1")
 def mean_leaks(rng: Rng) -> str:
     """Leak@k: misses, 1%; former width / width."""
-    ks, missed, gains = np.array([1, 5, 20, 100, 200, 1000]), [], []
+    ks = np.array([1, 5, 20, 100, 200, 1000])
+    missed = []
+    gains = []
     for name, p in {
         "none leaks": np.zeros(40),
         "all .0005": np.full(40, 0.0005),
@@ -163,7 +165,8 @@ def mean_leaks(rng: Rng) -> str:
         "one .5": np.r_[np.zeros(39), 0.5],
         "spread": np.exp(rng.normal(-8, 2.5, 40)).clip(0, 0.9),
     }.items():
-        truth, widths = at_least_once(p, ks).mean(axis=0), []
+        truth = at_least_once(p, ks).mean(axis=0)
+        widths = []
         for _ in range(400):
             leaks = rng.binomial(1024, p)
             band = Rate.of(leaks, 1024).mean(0.01, ks.tolist())
@@ -183,12 +186,12 @@ def trees(rng: Rng) -> str:
         (10, 256, 300, 0.0, 0.5, 0.002),
         (3, 64, 50, 0.0, 0.0, 0.02),
     ):
-        masses, p, wrong = Masses((leak,), (clean,)), leak + rest, 0
+        masses = Masses((leak,), (clean,))
+        p = leak + rest
+        wrong = 0
         for _ in range(4000):
-            hits, others = (
-                rng.poisson(rho * rest, m),
-                rng.poisson(rho * max(0, 1 - leak - clean - rest), m),
-            )
+            hits = rng.poisson(rho * rest, m)
+            others = rng.poisson(rho * max(0, 1 - leak - clean - rest), m)
             known = [
                 (masses, Remainder(rho, int(a + b), int(a)))
                 for a, b in zip(hits, others, strict=True)
@@ -211,7 +214,8 @@ def extremes(rng: Rng) -> str:
     """Clopper-Pearson's tail / alpha."""
     import mpmath
 
-    mpmath.mp.dps, largest = 40, 0.0
+    mpmath.mp.dps = 40
+    largest = 0.0
     for n in (1, 2, 5, 100, 1024, 10**5):
         for alpha in (0.5, 0.25, 0.05, 0.01, 1e-5, 1e-8, 1e-12, 1e-100):
             for hits in sorted({0, 1, n // 100, n // 2, n - 1} - {n}):
@@ -235,7 +239,8 @@ def extremes(rng: Rng) -> str:
 @simulation("s13b", "0")
 def digits(rng: Rng) -> str:
     """Digits rounded inward."""
-    wrong, small = 0, 10 ** rng.uniform(-15, 0, 4000)
+    wrong = 0
+    small = 10 ** rng.uniform(-15, 0, 4000)
     for value in np.concatenate([rng.random(2000), small[:2000], 1 - small[2000:]]):
         for side, sign in (("upper", 1), ("lower", -1)):
             bound = Bound(float(value), side, 0.01, Covers.ONE_PROMPT, "a", "m", 1)  # type: ignore[arg-type]
@@ -252,7 +257,8 @@ def digits(rng: Rng) -> str:
 @simulation("s15", "at most 3.8%")
 def others(rng: Rng) -> str:
     """Eleven further bounds: misses, 5%."""
-    runs, worst = 500, 0.0
+    runs = 500
+    worst = 0.0
     for _m, n, p in (
         (20, 64, np.full(20, 0.1)),
         (20, 64, np.r_[0.3, np.zeros(19)]),
@@ -262,7 +268,8 @@ def others(rng: Rng) -> str:
         truth = at_least_once(p, [1, 7, 50]).mean(axis=0)
         for _ in range(runs):
             leaks = rng.binomial(n, p)
-            top, mean = Rate.of(leaks, n).worst(0.05), Rate.of(leaks, n).mean(0.05, [1, 7, 50])
+            top = Rate.of(leaks, n).worst(0.05)
+            mean = Rate.of(leaks, n).mean(0.05, [1, 7, 50])
             listed = holm(binary_p_value(leaks, n, 0.1), 0.1, 0.05)[0]
             missed += (
                 top.lower[0] > p.max() + 1e-12,
@@ -272,7 +279,8 @@ def others(rng: Rng) -> str:
                 (listed & (p > 0.1)).any(),
             )
         worst = max(worst, missed.max() / runs)
-    curve, missed = np.array([0.02, 0.05, 0.1, 0.3, 0.5]), np.zeros(6)
+    curve = np.array([0.02, 0.05, 0.1, 0.3, 0.5])
+    missed = np.zeros(6)
     for _ in range(runs):
 
         def counted(rates: np.ndarray) -> list[many_prompts.Counted]:
@@ -317,7 +325,8 @@ def labels_of_rest(rng: Rng) -> str:
     for rest, share in ((0.05, 0.05), (0.3, 0.1), (0.6, 0.02)):
         ends = []
         for _ in range(100):
-            missing, hits = rng.binomial(15_360, rest), int(rng.binomial(100, share))
+            missing = rng.binomial(15_360, rest)
+            hits = int(rng.binomial(100, share))
             known = np.array([0]), np.array([missing]), np.array([15_360])
             ends.append(
                 [labelled_average(*known, labels, 0.05)[1] for labels in (None, (hits, 100))]
@@ -337,8 +346,12 @@ def mean_of_ones(rng: Rng) -> str:
 @simulation("s22", "21%")
 def bounded_counts(rng: Rng) -> str:
     """False *bounded* of 30, 1%."""
-    rho, tau, alpha, runs = 1500.0, 0.01, 0.01, 2000
-    masses, hits = Masses((0.0,), (0.5,)), rng.poisson(1500 * 0.01 * 1.0001, (runs, 30))
+    rho = 1500.0
+    tau = 0.01
+    alpha = 0.01
+    runs = 2000
+    masses = Masses((0.0,), (0.5,))
+    hits = rng.poisson(1500 * 0.01 * 1.0001, (runs, 30))
     false = 0
     for row in hits:
         questions = [(masses, Remainder(rho, int(leaks), int(leaks))) for leaks in row]
@@ -349,7 +362,8 @@ def bounded_counts(rng: Rng) -> str:
 @simulation("labels_first", "1.2 to 9")
 def labels_first(rng: Rng) -> str:
     """Judge's box / labels; labels' misses, 10%."""
-    gains, missed = [], 0
+    gains = []
+    missed = 0
     for p, se, fp in ((0.5, 0.95, 0.15), (0.2, 0.9, 0.05), (0.02, 0.8, 0.01), (0.1, 0.99, 0.02)):
         widths = []
         for _ in range(100):

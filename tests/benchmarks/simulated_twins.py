@@ -11,7 +11,8 @@ from lethe.statistics import twins
 from lethe.statistics.twins import Way
 from tests.benchmarks.simulated_bounds import Rng, simulation
 
-SECRETS, CANDIDATES = 30, 20
+SECRETS = 30
+CANDIDATES = 20
 LEVEL = 0.01
 SPREAD = 2.24  # of scores, in nats: 2 of plausibility and 1 of the seed
 RUNS = 1000
@@ -113,7 +114,8 @@ def log_e_values(ranks: np.ndarray, k: int) -> np.ndarray:
 @simulation("twins_product", "1% allowed")
 def product(rng: Rng) -> str:
     """Twin test, no trace, e of 100: product and average over 20 releases of a draw; product over requests."""
-    runs, releases = 400, 20
+    runs = 400
+    releases = 20
     goal = math.log(100)
     shared = rng.integers(1, CANDIDATES + 1, (runs, SECRETS))  # each release ranks alike
     log_e = log_e_values(shared, CANDIDATES)
@@ -157,7 +159,8 @@ def broken(rng: Rng) -> str:
 @simulation("twins_epsilon", "above at most 2.6%")
 def epsilon(rng: Rng) -> str:
     """Twin test, epsilon from below, 5%: above the truth; median."""
-    above, median = [], []
+    above = []
+    median = []
     for k, m, true in ((20, 30, 1.0), (20, 400, 1.0), (2, 100, 0.5), (100, 100, 3.0)):
         likely = math.exp(true) / (math.exp(true) + k - 1)
         ends = []
@@ -172,7 +175,8 @@ def epsilon(rng: Rng) -> str:
 @simulation("twins_lift", "found .944 to .957")
 def lift(rng: Rng) -> str:
     """Twin test, the smallest lift, .95: nats; really found."""
-    nats, found = [], []
+    nats = []
+    found = []
     for m, k in ((30, 20), (100, 20), (30, 100)):
         scores = rng.normal(0, SPREAD, (m, k))
         nats.append(twins.smallest_lift(scores, LEVEL, rng, draws=1000))
@@ -192,7 +196,8 @@ def lift(rng: Rng) -> str:
 @simulation("twins_named", "20: none; 10,000: 6.0; author 1.00")
 def named(rng: Rng) -> str:
     """Twin test, 6 known of 30, Holm at 1%: secrets named at k of 20, 10,000; their author at 20; false."""
-    cells, false = [], 0.0
+    cells = []
+    false = 0.0
     for k in (20, 10_000):
         secrets = authors = 0.0
         for _ in range(200):

@@ -66,7 +66,9 @@ def verdicts(
 @simulation("s02", "100%; 0%; 10%")
 def judged_worst(rng: Rng) -> str:
     """Judge blind on one question: worst, average, labels missed."""
-    p, se, runs = np.r_[np.full(29, 0.02), 0.3], np.r_[np.full(29, 0.95), 0.1], 200
+    p = np.r_[np.full(29, 0.02), 0.3]
+    se = np.r_[np.full(29, 0.95), 0.1]
+    runs = 200
     worst = average = labels = 0
     for _ in range(runs):
         leak, called = verdicts(rng, p, 1024, se, 0.01)
@@ -85,9 +87,11 @@ def labelled(
     rng: Rng, sees: np.ndarray, leaks: np.ndarray, m: int = 20, n: int = 800
 ) -> list[float]:
     """The upper ends by `lethe label` of each question and of the worst; half of the mass is new texts."""
-    answers, judged = {}, {}
+    answers = {}
+    judged = {}
     for place in range(m):
-        new, leak = rng.random(n) < 0.5, rng.random(n) < leaks[place]
+        new = rng.random(n) < 0.5
+        leak = rng.random(n) < leaks[place]
         texts = [
             f"{'leak' if hit else 'clean'} {draw}" if rest else "usual"
             for draw, (rest, hit) in enumerate(zip(new, leak, strict=True))
@@ -116,9 +120,11 @@ def labelled(
 @simulation("s02b, s02c", "92%, 20%; 100%, 23%")
 def labelled_misses(rng: Rng) -> str:
     """`lethe label`, the same: question, worst missed."""
-    shares, runs = [], 20
+    shares = []
+    runs = 20
     for sees, others, most in ((0.05, 0.3, 0.8), (0.03, 0.12, 0.8)):
-        rates, missed = np.r_[np.full(19, others), most], np.zeros(2)
+        rates = np.r_[np.full(19, others), most]
+        missed = np.zeros(2)
         for _ in range(runs):
             found = labelled(rng, np.r_[np.full(19, 0.97), sees], rates)
             missed += found[19] < most / 2, found[20] < most / 2
@@ -162,7 +168,9 @@ def flags(rng: Rng) -> str:
 @simulation("s04", "32%; 73%")
 def hidden_claim(rng: Rng) -> str:
     """Hidden leaks claimed of another Retrain."""
-    chance, runs, m = 1 - (1 - CHANCE) ** 1024, 20_000, len(CHANCE)
+    chance = 1 - (1 - CHANCE) ** 1024
+    runs = 20_000
+    m = len(CHANCE)
     counts = (rng.random((runs, 9, m)) < chance).sum(axis=2)
     tables = np.array(
         [
@@ -202,8 +210,11 @@ def fair_retrain(rng: Rng) -> str:
 @simulation("s06", "4.1%; 0.05%; 12.2%")
 def copies(rng: Rng) -> str:
     """False certificate, 5%: chain, joined, copies."""
-    goal, runs, p = math.log(20), 4000, 0.05 * 1.0001
-    chain, leaks = np.zeros(runs, dtype=bool), np.zeros(runs)
+    goal = math.log(20)
+    runs = 4000
+    p = 0.05 * 1.0001
+    chain = np.zeros(runs, dtype=bool)
+    leaks = np.zeros(runs)
     for look in range(1, 201):
         leaks += rng.binomial(25, p, runs)
         chain |= log_e_value(leaks, np.full(runs, 25 * look), 0.05) >= goal
@@ -228,9 +239,12 @@ def certificate(*audits: tuple[int, int]) -> Certificate:
 @simulation("s06c", "6%")
 def stopped_auditors(rng: Rng) -> str:
     """Auditors falsely differ, 1%, stopped."""
-    differ, runs, n = 0, 500, np.arange(1, 5001)
+    differ = 0
+    runs = 500
+    n = np.arange(1, 5001)
     for _ in range(runs):
-        first, path = int(rng.binomial(20_000, 0.1)), np.cumsum(rng.random(5000) < 0.1)
+        first = int(rng.binomial(20_000, 0.1))
+        path = np.cumsum(rng.random(5000) < 0.1)
         apart = np.abs(path / n - first / 20_000) / np.sqrt(0.09 * (1 / n + 1 / 20_000))
         stop = int(np.argmax((apart >= 2.9) & (n > 20))) or 4999
         differ += not certificate((first, 20_000), (int(path[stop]), stop + 1)).homogeneous
@@ -247,10 +261,13 @@ def forged(rng: Rng) -> str:
 @simulation("s08", "2 alpha; 0.4%")
 def false_changes(rng: Rng) -> str:
     """`compare`: false status, interval, 5%."""
-    closed, missed, runs = 0, 0.0, 200
+    closed = 0
+    missed = 0.0
+    runs = 200
     for turned in (False, True):
         for _ in range(runs):
-            p, first = rng.choice([0.0, 0.1, 0.3, 0.5, 0.9], 20), rng.random((20, 64))
+            p = rng.choice([0.0, 0.1, 0.3, 0.5, 0.9], 20)
+            first = rng.random((20, 64))
             second = 1 - first if turned else rng.random((20, 64))
             a, b = ((uniform < p[:, None]).astype(float) for uniform in (first, second))
             differences = [difference(*pair, 0.05, True) for pair in zip(a, b, strict=True)]
@@ -298,7 +315,8 @@ def stopped_sides(rng: Rng) -> str:
 
 def adversary(rng: Rng) -> np.ndarray:
     """Draws at .1, stopped where the mean is three standard errors above."""
-    draws, n = (rng.random(2000) < 0.1).astype(float), np.arange(1, 2001)
+    draws = (rng.random(2000) < 0.1).astype(float)
+    n = np.arange(1, 2001)
     score = (np.cumsum(draws) / n - 0.1) / np.sqrt(0.09 / n)
     score[:5] = -9
     over = np.flatnonzero(score >= 3)
@@ -329,7 +347,8 @@ def allocation(rng: Rng) -> str:
                 (3008,) * 30,
                 lambda place, hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100),
             )
-            spent, equal = spent + sum(counts), equal + 30 * max(counts)
+            spent = spent + sum(counts)
+            equal = equal + 30 * max(counts)
         gains.append(f"{equal / spent:.2f}")
     return ", ".join(gains)
 
@@ -344,7 +363,8 @@ def judged_language(rng: Rng) -> str:
             kind < 0.2, 0.02, 0.97
         )
 
-    missed, runs = 0, 200
+    missed = 0
+    runs = 200
     for _ in range(runs):
         p, sees = prompts(200)
         called = rng.binomial(128, p * sees + (1 - p) * 0.01)
@@ -361,7 +381,8 @@ def judged_language(rng: Rng) -> str:
 @simulation("verdict", "at most 5%")
 def false_words(rng: Rng) -> str:
     """A false word, 5%."""
-    first, small = np.eye(1, len(CHANCE))[0], np.minimum(CHANCE, 0.002)
+    first = np.eye(1, len(CHANCE))[0]
+    small = np.minimum(CHANCE, 0.002)
     cases = [(CHANCE, CHANCE + more, "leaks") for more in (0 * first, 0.01 * first, 0.01)]
     cases += [
         (small, np.where(where > 0, small + 0.0102, small), "forgot")
@@ -449,7 +470,8 @@ def near(rng: Rng) -> str:
     """Near-verbatim mass beside constrained beams."""
     above = below = wrong = 0
     for seed in range(30):
-        predictor, suffix = ToyPredictor(6, seed=seed), tuple(rng.integers(0, 5, 4).tolist())
+        predictor = ToyPredictor(6, seed=seed)
+        suffix = tuple(rng.integers(0, 5, 4).tolist())
 
         def chances(
             prefixes: list[tuple[int, ...]], predictor: ToyPredictor = predictor
@@ -465,17 +487,13 @@ def near(rng: Rng) -> str:
             if levenshtein([token for token in answer if token != 5], suffix) <= 1
         )
         path = chances([suffix[:step] for step in range(4)])
-        window, search = (
-            Window(0, (0, 3), suffix),
-            ExtractSettings(distance=1, beam=2, further=0, samples=0),
-        )
+        window = Window(0, (0, 3), suffix)
+        search = ExtractSettings(distance=1, beam=2, further=0, samples=0)
         found = near_verbatim(predictor, window, Law((5,), 4), search, path)
         ends = leak_interval(found.masses, found.remainder, 0.01)
         beam = beam_mass(chances, Distance(suffix, 1), 4, 2, (5,))[0]
-        above, below = (
-            above + (ends.lower > beam * (1 + 1e-9)),
-            below + (ends.lower < beam * (1 - 1e-9)),
-        )
+        above = above + (ends.lower > beam * (1 + 1e-9))
+        below = below + (ends.lower < beam * (1 - 1e-9))
         wrong += not ends.lower - 1e-12 <= truth <= ends.upper_certain + 1e-12
     return f"{above} above, {below} below; {wrong} false"
 

@@ -79,7 +79,7 @@ def spread_of(models: Sequence[RunModel], key: str) -> str:
         return NONE
     side: Side | None = "upper" if key == "m_bin_worst" else None
     mean, least, greatest = (
-        number(one, side=side) for one in (fmean(values), min(values), max(values))
+        number(value, side=side) for value in (fmean(values), min(values), max(values))
     )
     return mean if least == greatest else f"{mean} ({least} to {greatest})"
 
@@ -124,8 +124,8 @@ def draw(place: Path, found: Sequence[Curve]) -> None:
     subjects = list(dict.fromkeys(curve.result.path for curve in found if curve.role == "subject"))
     with picture(place, 9.0, 2.5 * rows + 0.3, nrows=rows, ncols=COLUMNS) as (figure, grid):
         for axes, title in zip(grid.flat, titles, strict=False):
-            own = [curve for curve in found if curve.result.title == title]
-            for curve in own:
+            curves = [curve for curve in found if curve.result.title == title]
+            for curve in curves:
                 places = np.arange(len(curve.points))
                 means = [point.mean for point in curve.points]
                 if curve.role in REFERENCES:
@@ -153,7 +153,7 @@ def draw(place: Path, found: Sequence[Curve]) -> None:
                     markersize=3,
                     label=Path(curve.result.path).name,
                 )
-            leakage_against(axes, own[0])
+            leakage_against(axes, curves[0])
             axes.set_title(title.split(" (")[0] + rows_of(title))
         for axes in list(grid.flat)[len(titles) :]:
             axes.set_axis_off()

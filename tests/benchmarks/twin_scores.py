@@ -28,7 +28,8 @@ from tests.benchmarks.marks import put
 WHOLE = "whole answer"
 SCORES = (WHOLE, *get_args(Score))
 LEVEL = 0.01
-SUBSETS, SECRETS = 400, 10
+SUBSETS = 400
+SECRETS = 10
 MARK = "twin scores"
 METHODS = ("grad_diff", "npo", "npo_matched")  # of the small run
 EPOCHS = 12  # of the small run, for Base and Retrain; methods keep those of params.yaml
@@ -115,7 +116,8 @@ def test_by(
     score: str, of_model: Sequence[ScoredCandidates], of_control: Sequence[ScoredCandidates]
 ) -> TwinTest:
     """The twin test of a model by a score; *reference* is the whole answer's less the control's."""
-    ranks, sizes = [], []
+    ranks = []
+    sizes = []
     for mine, reference in zip(of_model, of_control, strict=True):
         values: np.ndarray = mine.log_probs
         if score == REFERENCE:

@@ -43,9 +43,9 @@ def cases(name: str, title: str, **values: Sequence[Any]) -> Callable[[Miss], Mi
 
     def add(miss: Miss) -> Miss:
         for chosen in itertools.product(*values.values()):
-            given = dict(zip(values, chosen, strict=True))
+            arguments = dict(zip(values, chosen, strict=True))
             BOUNDS.setdefault(name, []).append(
-                (title.format(**given), functools.partial(miss, **given))
+                (title.format(**arguments), functools.partial(miss, **arguments))
             )
         return miss
 
@@ -172,7 +172,8 @@ def averages(
 ) -> float:
     m, n = sizes
     p = np.broadcast_to(LEAKING[law], 10)[:m, None]
-    q, missed = np.minimum(1, p + rise), np.zeros(2)
+    q = np.minimum(1, p + rise)
+    missed = np.zeros(2)
     for _ in range(runs // 4):
         shared = rng.random((2, m, n))
         a, b = shared[0] < p, shared[int(draws == "apart")] < q
@@ -192,10 +193,17 @@ for draws, sizes in {
     "apart": ((4, 2),),
     "pairs": ((10, 2), (10, 16)),
 }.items():
-    given = {"draws": (draws,), "law": tuple(LEAKING), "rise": (0.0, 0.1, 0.4), "sizes": sizes}
-    cases("average differences", "{draws}: {law}, {rise:g} more, {sizes[0]} x {sizes[1]}", **given)(
-        averages
-    )
+    populations = {
+        "draws": (draws,),
+        "law": tuple(LEAKING),
+        "rise": (0.0, 0.1, 0.4),
+        "sizes": sizes,
+    }
+    cases(
+        "average differences",
+        "{draws}: {law}, {rise:g} more, {sizes[0]} x {sizes[1]}",
+        **populations,
+    )(averages)
 
 
 def of_counts(counts: list[int], tau: float, alpha: float) -> np.ndarray:
@@ -229,12 +237,10 @@ def auditors(rng: Rng, runs: int, alpha: float, p: float, before: tuple[int, int
     """The last auditor stops as soon as the auditors seem to differ."""
     (first, many), differ = before, 0
     for _ in range(runs // 16):
-        others, own = (
-            rng.binomial(first, p, (many, 1)),
-            np.cumsum(rng.random((4000, 1)) < p, axis=0),
-        )
+        others = rng.binomial(first, p, (many, 1))
+        leaks_of_last = np.cumsum(rng.random((4000, 1)) < p, axis=0)
         for n in np.unique(np.geomspace(1, 4000, 40).astype(int)):
-            leaks = np.vstack([others, own[n - 1]])
+            leaks = np.vstack([others, leaks_of_last[n - 1]])
             draws = np.array([[first]] * many + [[n]])
             tables: Any = SimpleNamespace(
                 audits=range(many + 1),
@@ -264,8 +270,10 @@ RATES: dict[str, Callable[[int], np.ndarray]] = {
     law=tuple(RATES),
 )
 def leaks_at_k(rng: Rng, runs: int, alpha: float, sizes: tuple[int, int], law: str) -> float:
-    ks, p = [1, 5, 20, 200], RATES[law](sizes[0])
-    truth, missed = at_least_once(p, ks).mean(axis=0), []
+    ks = [1, 5, 20, 200]
+    p = RATES[law](sizes[0])
+    truth = at_least_once(p, ks).mean(axis=0)
+    missed = []
     for _ in range(runs // 4):
         band = Rate.of(rng.binomial(sizes[1], p), sizes[1]).mean(alpha, ks)
         missed.append(
@@ -312,10 +320,12 @@ def labels(rng: Rng, runs: int, alpha: float, m: int, p: float) -> float:
 def labelled_mass(
     rng: Rng, runs: int, alpha: float, rest: float, share: float, kept: float
 ) -> float:
-    truth, missed = kept * (1 - rest) + rest * share, []
+    truth = kept * (1 - rest) + rest * share
+    missed = []
     for _ in range(runs // 4):
         outside = rng.binomial(2000, rest)
-        leaks, of_rest = rng.binomial(2000 - outside, kept), rng.binomial(outside, share)
+        leaks = rng.binomial(2000 - outside, kept)
+        of_rest = rng.binomial(outside, share)
         labelled = min(100, outside)
         hits = rng.hypergeometric(of_rest, outside - of_rest, labelled)
         counts = (np.array([count]) for count in (leaks, outside, 2000))
@@ -329,7 +339,8 @@ def judged(
     p: float, se: float, fp: float, n: int,
 ) -> float:  # fmt: skip
     """Of a question's leak probability and those of ``others``, as its multiples."""
-    rates, missed = p * np.array([1, *others]), []
+    rates = p * np.array([1, *others])
+    missed = []
     for _ in range(runs // 4):
         judge = Calibration(100, int(rng.binomial(100, se)), 100, int(rng.binomial(100, fp)))
         band = end(Rate.of(rng.binomial(n, rates * se + (1 - rates) * fp), n, judge=judge), alpha)
@@ -368,7 +379,8 @@ def main(arguments: list[str]) -> int:
         "--runs", type=int, default=20_000, help="runs; a quarter for bounds made one by one"
     )
     asked.add_argument("--only", default="", help="the beginning of a bound's name")
-    options, wrong = asked.parse_args(arguments), False
+    options = asked.parse_args(arguments)
+    wrong = False
     print("bound | misses at .01 | worst case | misses at .05 | worst case\n---|---|---|---|---")
     for name in [name for name in BOUNDS if name.startswith(options.only)]:
         found = [worst(name, alpha, options.runs) for alpha in (0.01, 0.05)]

@@ -25,7 +25,8 @@ from tests.small import ROOT
 
 def undisturbed(copy: Copy, folder: Path, kind: str, server: dict[str, str]) -> dict:
     """The hashes and times of an undisturbed run, made once; a second undisturbed run must have the same hashes."""
-    place, source = folder / "reference.json", source_of_the_copy()
+    place = folder / "reference.json"
+    source = source_of_the_copy()
     if place.exists() and (found := json.loads(place.read_text()))["source"] == source:
         return found
     (folder / "results.jsonl").unlink(missing_ok=True)
@@ -95,7 +96,8 @@ def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
 def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> int:
     copy = make(folder, asked.pipeline)
     reference = undisturbed(copy, folder, asked.pipeline, server)
-    done, began = results(folder, asked.seed), time.monotonic()
+    done = results(folder, asked.seed)
+    began = time.monotonic()
     for number in range(asked.first, asked.cases) if asked.only is None else [asked.only]:
         if number in done and not done[number]["wrong"] and asked.only is None:
             continue

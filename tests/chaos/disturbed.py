@@ -116,7 +116,8 @@ def disturb(
     """
     stale = behind(graph, case.stale_from)
     expected = overhead + sum(seconds[name] for name in stale) / 2
-    share, mark = case.share, f"{os.getpid()}-{case.number}"
+    share = case.share
+    mark = f"{os.getpid()}-{case.number}"
     extra = {} if case.tracking else {"LETHE_TRACKING": "off"}
     of_victim = {} if case.victim in ("flow", "server") else dict(server)
     for _ in range(TRIES):

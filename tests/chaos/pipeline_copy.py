@@ -118,8 +118,10 @@ class Copy:
         group, _, key = stage.partition("@")
         entry = yaml.safe_load((self.folder / "dvc.yaml").read_text())["stages"][group]
         entry = entry.get("do", entry)
-        named = [one if isinstance(one, str) else next(iter(one)) for one in _outs(entry)]
-        return [self.folder / one.replace("${key}", key) for one in named]
+        named = [
+            output if isinstance(output, str) else next(iter(output)) for output in _outs(entry)
+        ]
+        return [self.folder / output.replace("${key}", key) for output in named]
 
     def _object(self, name: str) -> Path:
         return self.folder / ".dvc/cache/files/md5" / name[:2] / name[2:]
@@ -209,14 +211,14 @@ def make(folder: Path, kind: str) -> Copy:
         else:
             make_repository(clone, smallest_params(), git=False)
         (clone / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
-    own = environment(folder)
-    return Copy(clone, own | {"PYTHONPATH": str(ROOT)} if kind == "light" else own)
+    variables = environment(folder)
+    return Copy(clone, variables | {"PYTHONPATH": str(ROOT)} if kind == "light" else variables)
 
 
 def environment(folder: Path) -> dict[str, str]:
     """The environment of every run: nothing of the caller's servers, and a cache of its own."""
-    own = {"LETHE_CACHE": str(folder / "levels")}
-    return small.environment("MLFLOW", "PREFECT", "DVC", "LETHE", "PYTHONPATH") | own
+    cache = {"LETHE_CACHE": str(folder / "levels")}
+    return small.environment("MLFLOW", "PREFECT", "DVC", "LETHE", "PYTHONPATH") | cache
 
 
 def behind(graph: Mapping[str, list[str]], stage: str) -> set[str]:

@@ -30,7 +30,8 @@ OF_A_MODEL = (
     1e-4  # float32: another processor's kernels, or a sum in another order, change the sixth digit
 )
 # `exact` adds to its upper bounds an allowance for rounding, which it measures on the machine.
-WITH_ALLOWANCE, ALLOWED = 1e-2, ("upper", "leak_at")
+WITH_ALLOWANCE = 1e-2
+ALLOWED = ("upper", "leak_at")
 ZERO = 1e-14  # absolute: what is 0 but for rounding
 
 
@@ -113,7 +114,7 @@ def content(path: Path) -> Any:
     if path.suffix in (".csv", ".parquet"):
         words = {"prompt_id": str, "text": str}
         table = pd.read_csv(path, dtype=words) if path.suffix == ".csv" else pd.read_parquet(path)
-        return {name: [_cell(one) for one in table[name].tolist()] for name in table}
+        return {name: [_cell(cell) for cell in table[name].tolist()] for name in table}
     return path.is_file()
 
 
@@ -153,10 +154,12 @@ def normalised(value: Any, folder: Path) -> Any:
     """The value with placeholders for what differs from run to run, and for sentences."""
     if isinstance(value, dict):
         return {
-            key: _under(key, one, folder) for key, one in value.items() if not _old_name(key, value)
+            key: _under(key, entry, folder)
+            for key, entry in value.items()
+            if not _old_name(key, value)
         }
     if isinstance(value, list):
-        return [normalised(one, folder) for one in value]
+        return [normalised(entry, folder) for entry in value]
     if isinstance(value, str):
         if len(value.split()) > WORDS:
             return PROSE
@@ -213,7 +216,7 @@ def _tolerance(tolerance: float, place: str) -> float:
 
 def _equal(recorded: Any, found: Any, tolerance: float) -> bool:
     numbers = [
-        isinstance(one, int | float) and not isinstance(one, bool) for one in (recorded, found)
+        isinstance(side, int | float) and not isinstance(side, bool) for side in (recorded, found)
     ]
     if all(numbers):
         return math.isclose(recorded, found, rel_tol=tolerance, abs_tol=ZERO)

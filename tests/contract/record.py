@@ -25,12 +25,12 @@ def text_of(value: Any, indent: str = "") -> str:
     if isinstance(value, list):
         return (
             f"[\n{inner}"
-            + f",\n{inner}".join(text_of(one, inner) for one in value)
+            + f",\n{inner}".join(text_of(entry, inner) for entry in value)
             + f"\n{indent}]"
         )
     rows = [
-        f"{json.dumps(key, ensure_ascii=False)}: {text_of(one, inner)}"
-        for key, one in value.items()
+        f"{json.dumps(key, ensure_ascii=False)}: {text_of(entry, inner)}"
+        for key, entry in value.items()
     ]
     return f"{{\n{inner}" + f",\n{inner}".join(rows) + f"\n{indent}}}"
 
@@ -43,9 +43,9 @@ def main() -> int:
         "cases", nargs="*", metavar="CASE", help="only these cases; the others keep their record"
     )
     parser.add_argument("--write", action="store_true", help="replace the record")
-    given = parser.parse_args()
+    options = parser.parse_args()
     names = [case.name for case in CASES]
-    if unknown := set(given.cases) - set(names):
+    if unknown := set(options.cases) - set(names):
         parser.error(f"unknown cases: {', '.join(sorted(unknown))}")
     before = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
     found = {name: before[name] for name in names if name in before}
@@ -54,7 +54,7 @@ def main() -> int:
         os.environ["LETHE_CACHE"] = f"{place}/cache"
         model = make_model(Path(place, "model"))
         for case in CASES:
-            if given.cases and case.name not in given.cases:
+            if options.cases and case.name not in options.cases:
                 continue
             folder = Path(place, case.name).resolve()
             folder.mkdir()
@@ -62,9 +62,9 @@ def main() -> int:
             if case.name not in before:
                 print(f"{case.name}: new, status {found[case.name]['status']}")
             else:
-                for one in differences(before[case.name], found[case.name], case.tolerance):
-                    print(f"{case.name}: {one}")
-    if before and not given.write:
+                for difference in differences(before[case.name], found[case.name], case.tolerance):
+                    print(f"{case.name}: {difference}")
+    if before and not options.write:
         print(f"{RECORDED.name} is left as it was: --write replaces it.", file=sys.stderr)
         return 1
     whole = {name: found[name] for name in names if name in found}

@@ -53,11 +53,11 @@ def numbers(value: Any, key: str = "") -> Iterator[float]:
     if key in GIVEN:
         return
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from numbers(one, name)
+        for name, entry in value.items():
+            yield from numbers(entry, name)
     elif isinstance(value, list):
-        for one in value:
-            yield from numbers(one)
+        for entry in value:
+            yield from numbers(entry)
     elif isinstance(value, float) and math.isfinite(value):
         yield value
 
@@ -67,8 +67,8 @@ def in_table(value: Any) -> Iterator[float]:
     if isinstance(value, str) and value[:1] in ("{", "["):
         value = json.loads(value)
     if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from in_table(one)
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from in_table(entry)
     elif isinstance(value, int | float) and math.isfinite(value):
         yield value
 
@@ -120,7 +120,8 @@ def test_a_number_of_json_is_a_number_of_the_table(case, tmp_path, model):
 def test_the_commands_print_the_golden_words(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LETHE_CACHE", str(tmp_path / "cache"))
-    now, golden = printed(tmp_path).splitlines(), GOLDEN.read_text(encoding="utf-8").splitlines()
+    now = printed(tmp_path).splitlines()
+    golden = GOLDEN.read_text(encoding="utf-8").splitlines()
     differing = [pair for pair in zip(golden, now, strict=False) if pair[0] != pair[1]]
     assert differing == []
     assert len(now) == len(golden)

@@ -119,8 +119,8 @@ class Repository:
         self.prefect_home = Path(prefect["PREFECT_HOME"])
         self.home = folder.parent / "home"  # a run leaves nothing in it
         self.home.mkdir(exist_ok=True)
-        own = {"PYTHONPATH": str(ROOT), "HOME": str(self.home)}
-        self.environment = environment("MLFLOW", "PREFECT", "DVC") | prefect | own
+        paths = {"PYTHONPATH": str(ROOT), "HOME": str(self.home)}
+        self.environment = environment("MLFLOW", "PREFECT", "DVC") | prefect | paths
 
     def use_its_own_server(self) -> None:
         """Let `lethe run` start its temporary server, as it does for a user."""
@@ -286,13 +286,14 @@ def cluster(
     folder: Path, workers: int = 2, **extra: str
 ) -> Iterator[tuple[str, list[subprocess.Popen]]]:
     """A Dask scheduler and its workers, each a process that was started in a folder of its own."""
-    own = {
+    variables = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),
         "HOME": str(folder),
         "LANG": "C.UTF-8",
     }
-    file, started = folder / "scheduler.json", []
+    file = folder / "scheduler.json"
+    started = []
 
     def start(module: str, cwd: Path, *arguments: str) -> None:
         cwd.mkdir(parents=True)
@@ -307,7 +308,7 @@ def cluster(
         with open(cwd / "log", "w") as log:
             started.append(
                 subprocess.Popen(
-                    [*command, *arguments], cwd=cwd, env=own | extra, stdout=log, stderr=log
+                    [*command, *arguments], cwd=cwd, env=variables | extra, stdout=log, stderr=log
                 )
             )
 
@@ -337,7 +338,8 @@ def mlflow_runs(repository: Repository) -> list[Run]:
     client = MlflowClient(f"sqlite:///{repository.folder / 'mlflow.db'}")
     return list(
         client.search_runs(
-            [one.experiment_id for one in client.search_experiments()], max_results=1000
+            [experiment.experiment_id for experiment in client.search_experiments()],
+            max_results=1000,
         )
     )
 

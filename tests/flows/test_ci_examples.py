@@ -85,7 +85,9 @@ class Project:
     """A repository with `main` pushed and its artifacts in a DVC remote, and clones of it."""
 
     def __init__(self, root: Path, prefect: dict[str, str]):
-        self.root, self.origin, self.home = root, root / "origin.git", root / "home"
+        self.root = root
+        self.origin = root / "origin.git"
+        self.home = root / "home"
         self.home.mkdir()
         (self.home / ".gitconfig").write_text(
             "[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n"
@@ -147,22 +149,22 @@ class Project:
             folder,
             "git checkout -q --detach && git commit -qam change --allow-empty && git branch -qD main",
         )
-        own = (
+        venv = (
             folder / ".venv"
         )  # the environment of these tests, for which `make setup` has nothing to do
-        (own / "bin").mkdir(parents=True)
+        (venv / "bin").mkdir(parents=True)
         of_the_tests = Path(sys.prefix)
         for part in (
             "lib",
             "pyvenv.cfg",
             *(f"bin/{path.name}" for path in (of_the_tests / "bin").iterdir()),
         ):
-            (own / part).symlink_to(of_the_tests / part)
-        (own / "bin/activate").unlink(missing_ok=True)
-        (own / "bin/activate").write_text(f"VIRTUAL_ENV={own}\n")  # `make setup` asks whose it is
+            (venv / part).symlink_to(of_the_tests / part)
+        (venv / "bin/activate").unlink(missing_ok=True)
+        (venv / "bin/activate").write_text(f"VIRTUAL_ENV={venv}\n")  # `make setup` asks whose it is
         for old in ("pyproject.toml", "requirements/cpu.txt", "requirements/install.py"):
             os.utime(folder / old, (0, 0))
-        (own / ".installed").touch()
+        (venv / ".installed").touch()
         return folder
 
 

@@ -196,7 +196,9 @@ def test_fresh_draws_of_the_same_probabilities_close_the_gate_in_at_most_alpha_o
     tmp_path,
 ):
     """20 runs of the words and bounds of the same model: a word flips often, and the gate stays open."""
-    rng, closed, flipped = np.random.default_rng(43), 0, 0
+    rng = np.random.default_rng(43)
+    closed = 0
+    flipped = 0
     for history in range(10):
         root = tmp_path / str(history)
         for _ in range(20):
@@ -223,7 +225,8 @@ def test_a_proved_increase_is_worse_and_other_answers_of_the_same_model_are_not(
 
 
 def test_the_base_model_is_left_out_and_retrain_closes_no_gate(tmp_path):
-    base, retrain = PARAMS.report.base, PARAMS.report.retrains[0]
+    base = PARAMS.report.base
+    retrain = PARAMS.report.retrains[0]
     run(tmp_path, {}, {base: [0], retrain: [0], "gone": [0]})
     (found,) = run(tmp_path, {}, {base: [900], retrain: [900], "gone": [900]})
     assert (found.model, found.worse, found.better) == (retrain, False, False)

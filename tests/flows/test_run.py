@@ -280,7 +280,7 @@ def test_it_talks_to_this_machine_only(small):
             psutil.Process(process.pid),
             *psutil.Process(process.pid).children(recursive=True),
         ]
-        connections = [found for one in everyone for found in one.net_connections("inet")]
+        connections = [found for running in everyone for found in running.net_connections("inet")]
     finally:
         small.go_on(process)
     assert process.returncode == 0

@@ -144,7 +144,8 @@ class LostCluster:
     """A client whose task ends with an error, and which then has no connection."""
 
     def __init__(self, error: Exception, before=lambda: None):
-        self.error, self.before = error, before
+        self.error = error
+        self.before = before
 
     def subscribe_topic(self, topic, handler):
         pass
@@ -164,9 +165,13 @@ class LostCluster:
 def lost_cluster(folder: Path, client: LostCluster, gpus: bool = False) -> Workers:
     """Workers without the connection that the constructor makes."""
     workers = Workers.__new__(Workers)
-    workers.root, workers.stopped = folder, False
-    workers._client, workers._gpus = client, gpus
-    workers._pull, workers._settings, workers._futures = False, {}, []
+    workers.root = folder
+    workers.stopped = False
+    workers._client = client
+    workers._gpus = gpus
+    workers._pull = False
+    workers._settings = {}
+    workers._futures = []
     return workers
 
 

@@ -82,11 +82,11 @@ def test_points_share_what_they_have_in_common(small):
     assert "distributed" not in result.stderr
     assert (small.folder / "data/sweeps/alphas.png").read_bytes().startswith(b"\x89PNG")
     assert {row["forgetting"] for row in found["rows"] if row["model"] == "npo"} == {"leaks"}
-    each = [
+    n_models = [
         yaml.safe_load((folder / "params.yaml").read_text())["report"]["models"]
         for folder in folders
     ]
-    assert each == [2, 2], "all points share alpha"
+    assert n_models == [2, 2], "all points share alpha"
     assert sum(run.info.run_name.startswith("npo ") for run in mlflow_runs(small)) == 2
 
     again = small.lethe("sweep", *axes, "--name", "alphas", "--json")

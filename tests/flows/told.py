@@ -13,7 +13,8 @@ def write_words(data: Path, models: Mapping[str, Mapping[str, Any]]) -> None:
     rows = []
     for name, told in models.items():
         details = {"title": told.get("standing", ""), "attention": False, "verdict": None}
-        word, sentence = told["forgetting"]["word"], told["verdict"]
+        word = told["forgetting"]["word"]
+        sentence = told["verdict"]
         rows.append(Finding(name, FORGETTING, word, sentence, details=details).row())
         rows.append(Finding(name, UTILITY, told["utility"]["word"]).row())
         trace = told.get("trace")

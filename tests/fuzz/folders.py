@@ -491,7 +491,8 @@ def weights(folder: Path, chance: random.Random) -> str:
     path = chance.choice(found)
     content = path.read_bytes()
     (size,) = HEADER.unpack(content[:8])
-    header, body = json.loads(content[8 : 8 + size]), content[8 + size :]
+    header = json.loads(content[8 : 8 + size])
+    body = content[8 + size :]
     names = [name for name in header if name != "__metadata__"]
     name = chance.choice(names)
     told = chance.choice(("dtype", "shape", "offsets", "name", "metadata", "size", "body", "value"))

@@ -46,7 +46,7 @@ class Found:
 
 def case(number: int, seed: int, known: list[Reader]) -> tuple[Reader, bytes]:
     chance = random.Random(f"{seed}-{number}")
-    (reader,) = chance.choices(known, [one.weight for one in known])
+    (reader,) = chance.choices(known, [candidate.weight for candidate in known])
     return reader, mutated(reader.content, reader.kind, chance)
 
 
@@ -58,7 +58,8 @@ def problem(reader: Reader, path: Path) -> tuple[str | None, bool]:
         with _limited():
             reader.read(path)
     except LetheError as error:
-        refused, sentence = True, str(error)
+        refused = True
+        sentence = str(error)
         if _out_of_memory(error):
             return f"no memory left: {sentence[:300]!r}", refused
         if visible(sentence) != sentence or "\n" in sentence:
@@ -116,7 +117,9 @@ def _limited() -> Iterator[None]:
 
 
 def fuzz(numbers: Sequence[int], seed: int, folder: Path, minutes: float = float("inf")) -> Found:
-    known, found, began = readers(folder), Found(), time.monotonic()
+    known = readers(folder)
+    found = Found()
+    began = time.monotonic()
     for reader in known:
         _write(folder / reader.file, reader.content)
         reader.read(folder / reader.file)  # the valid file is read
@@ -161,7 +164,8 @@ def run(
             reader.read(kept)
             return 0
         found = fuzz(range(first, first + cases), seed, Path(folder), minutes)
-    done, seconds = (found.read + found.refused).total(), time.monotonic() - start
+    done = (found.read + found.refused).total()
+    seconds = time.monotonic() - start
     for name in sorted(found.read | found.refused):
         print(f"{name:28} {found.read[name]:>8,} read {found.refused[name]:>8,} refused")
     for number, wrong in found.failed.items():

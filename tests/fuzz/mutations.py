@@ -50,8 +50,8 @@ YAML = (
 )
 HOSTILE = [*INVISIBLE, *ESCAPES, *SYNTAX, *YAML]
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{one}: &{one} [{', '.join([f'*{before}'] * 10)}]\n"
-    for before, one in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{after}: &{after} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, after in zip("abcdefgh", "bcdefghi", strict=True)
 )
 
 
@@ -156,7 +156,8 @@ def members(content: bytes, chance: random.Random) -> bytes:
     nodes = [node for node in _nodes(parsed) if node]
     if not nodes:
         return insert(content, chance)
-    node, new = chance.choice(nodes), value(chance)
+    node = chance.choice(nodes)
+    new = value(chance)
     key: Any = chance.choice(list(node)) if isinstance(node, dict) else chance.randrange(len(node))
     how = chance.randrange(4)
     if how == 0:
@@ -173,7 +174,8 @@ def members(content: bytes, chance: random.Random) -> bytes:
 
 def _nodes(whole: Any) -> list[Any]:
     """Every list and object in a value."""
-    found, open_ = [], [whole]
+    found = []
+    open_ = [whole]
     while open_:
         node = open_.pop()
         if isinstance(node, dict | list):
@@ -241,15 +243,20 @@ def table(content: bytes, chance: random.Random) -> bytes:
     import pyarrow.parquet as pq
 
     arrow = pq.read_table(io.BytesIO(content))
-    place, rows = chance.randrange(arrow.num_columns), arrow.num_rows
-    name, new = arrow.column_names[place], value(chance)
+    place = chance.randrange(arrow.num_columns)
+    rows = arrow.num_rows
+    name = arrow.column_names[place]
+    new = value(chance)
     how = chance.randrange(5)
     try:
         if how == 0:
             arrow = arrow.set_column(place, name, pa.array([new] * rows))
         elif how == 1:
             arrow = arrow.rename_columns(
-                [chance.choice(HOSTILE) if one == name else one for one in arrow.column_names]
+                [
+                    chance.choice(HOSTILE) if column == name else column
+                    for column in arrow.column_names
+                ]
             )
         elif how == 2:
             arrow = arrow.append_column(name, arrow.column(place))
@@ -288,9 +295,9 @@ OF_KIND = {
 
 def mutated(content: bytes, kind: str, chance: random.Random) -> bytes:
     """``content`` after one to three changes; ``kind`` is text, bytes, zip or parquet."""
-    own = OF_KIND[kind]
+    changes = OF_KIND[kind]
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        change = chance.choice(own)
+        change = chance.choice(changes)
         try:
             content = change(content, chance)
         except (zipfile.BadZipFile, zlib.error, OSError, ValueError, IndexError):

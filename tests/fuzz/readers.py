@@ -131,7 +131,7 @@ def _tables() -> list[Reader]:
         columns=["split", "member", "attack", "accept", "weight"],
     )
     drawn = scores.assign(sample=[0, 1, 0, 1])[["prompt_id", "sample", "text"]]
-    given: list[tuple[str, Any, Callable[[Path], object]]] = [
+    tables: list[tuple[str, Any, Callable[[Path], object]]] = [
         ("scores", scores, lambda path: read_scores(path, "worst")),
         ("scores dropped", scores, lambda path: read_scores(path, "drop")),
         (
@@ -179,7 +179,7 @@ def _tables() -> list[Reader]:
         ("draws", drawn, lambda path: read_draws(path, None, None, None)),
     ]
     found = []
-    for name, table, read in given:
+    for name, table, read in tables:
         found.append(Reader(f"{name} CSV", "a.csv", table.to_csv(index=False).encode(), read))
         found.append(
             Reader(f"{name} JSON lines", "a.jsonl", _lines(*table.to_dict("records")), read)
@@ -219,10 +219,10 @@ def _others() -> list[Reader]:
         return [productions(found, dict(row)) for row in ROWS]  # type: ignore[arg-type]
 
     def csv_answers(path: Path) -> object:
-        return [one.text("answer") for one in csv_entries(path, ["question"])]
+        return [entry.text("answer") for entry in csv_entries(path, ["question"])]
 
     def json_ids(path: Path) -> object:
-        return [one.text("id") for one in json_entries(path)]
+        return [entry.text("id") for entry in json_entries(path)]
 
     def stated(path: Path) -> object:
         return verified(path, None, None, None).sentences()

@@ -124,7 +124,8 @@ def is_false(case: Case) -> bool | None:
         return tree_is_false(case)
     count, end = case.count, case.end
     if case.side == "lower":
-        count, end = case.n - count, MILLION - end
+        count = case.n - count
+        end = MILLION - end
     goal = case.alpha, MILLION * case.questions
     if case.basis == "anytime":
         return anytime_is_false(count, case.n, end, *goal)
@@ -189,8 +190,11 @@ def anytime_is_false(count: int, n: int, end: int, over: int, under: int) -> boo
     at a = b = 1/2, and a step of a (of b) multiplies by a (by b), takes away (adds) c^a (1-c)^b, and divides by a + b. The
     e-value is the integral over A and over the likelihood.
     """
-    share, rest = UNIT * end // MILLION, UNIT * (MILLION - end) // MILLION
-    of_arc, of_root, likelihood = UNIT, 0, UNIT
+    share = UNIT * end // MILLION
+    rest = UNIT * (MILLION - end) // MILLION
+    of_arc = UNIT
+    of_root = 0
+    likelihood = UNIT
     a = b = 1  # halves
     for step in range(n):
         power = likelihood

@@ -198,10 +198,10 @@ def test_every_module_of_a_folder_is_a_member_and_no_helper_is():
                 path.stem for path in (ROOT / folder.replace(".", "/")).glob(f"[!_]*{suffix}.py")
             ]
             names = [
-                registry.tables.get(f"{folder}.{one}", (one.removesuffix(suffix),))
-                for one in modules
+                registry.tables.get(f"{folder}.{module}", (module.removesuffix(suffix),))
+                for module in modules
             ]
-            assert {name for own in names for name in own} == set(registry)
+            assert {name for of_module in names for name in of_module} == set(registry)
 
 
 def test_an_unknown_name_is_told_with_the_legal_ones():

@@ -72,8 +72,8 @@ def stopped(stopping, scores, answer=str, scorer="holds", epochs=200):
         for epoch in range(1, epochs + 1):
             for id, value in scores.items():
                 if await stopping.schedule_sample(id, epoch) is None:
-                    own = {scorer: scored(id, value, answer(epoch))}
-                    await stopping.complete_sample(id, epoch, own)
+                    of_scorer = {scorer: scored(id, value, answer(epoch))}
+                    await stopping.complete_sample(id, epoch, of_scorer)
         return await stopping.complete_task()
 
     return asyncio.run(task())

@@ -159,7 +159,8 @@ def logged(folder: Path, store: str = "mlflow.db") -> list[Run]:
     client = store_of(folder, store)
     return list(
         client.search_runs(
-            [one.experiment_id for one in client.search_experiments()], max_results=1000
+            [experiment.experiment_id for experiment in client.search_experiments()],
+            max_results=1000,
         )
     )
 
@@ -389,7 +390,8 @@ def test_a_run_half_logged_is_logged_again(folder):
 
 def test_a_server_that_is_down_costs_seconds_and_loses_nothing(folder, monkeypatch, empty_store):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    asked, answers = [], tracking.answers
+    asked = []
+    answers = tracking.answers
     monkeypatch.setattr(tracking, "answers", lambda uri: asked.append(uri) or answers(uri))
     said = tracking.log_new(folder)
     assert asked == ["http://127.0.0.1:9"], "asked once"
@@ -446,7 +448,7 @@ def test_off(folder, monkeypatch):
 
 def logged_models(folder: Path, query: str | None = None, **more) -> list:
     client = store_of(folder)
-    experiments = [one.experiment_id for one in client.search_experiments()]
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     return list(client.search_logged_models(experiments, filter_string=query, **more))
 
 
@@ -516,7 +518,9 @@ def judge(answer, value):
         experiment = mlflow.get_experiment_by_name("lethe labels").experiment_id
         traces = mlflow.search_traces(locations=[experiment], return_type="list")
         digest = feedback.digest_of(answer, {"a": "Who?"})
-        (trace,) = [one for one in traces if one.info.tags[feedback.ANSWER] == digest]
+        (trace,) = [
+            candidate for candidate in traces if candidate.info.tags[feedback.ANSWER] == digest
+        ]
         source = AssessmentSource("HUMAN", "anna")
         mlflow.log_feedback(trace_id=trace.info.trace_id, name="leaks", value=value, source=source)
     finally:

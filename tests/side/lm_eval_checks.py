@@ -134,7 +134,8 @@ def ran(tmp_path_factory):
     (folder / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "user_scores.py").write_text(OWN)
     (folder / "leak.yaml").write_text(example())
-    sampled, greedy = "do_sample: true, temperature: 1.0", "do_sample: false"
+    sampled = "do_sample: true, temperature: 1.0"
+    greedy = "do_sample: false"
     share = {
         "function": "user_scores.bounded_share",
         "filters": f"{ALL}, {FIRST}",
@@ -174,7 +175,8 @@ def test_the_example_of_the_docs_prints_the_bounds_of_lethe(ran):
     folder, results, printed = ran
     path, lines = samples(folder, "lethe_leak")
     reported = results["lethe_leak"]
-    table, hits = folder / "scores.csv", []
+    table = folder / "scores.csv"
+    hits = []
     with table.open("w") as file:
         file.write("prompt_id,score\n")
         for line in lines:

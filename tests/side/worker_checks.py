@@ -142,7 +142,8 @@ def test_two_machines_that_see_one_folder_make_the_bytes_of_one(tmp_path):
 
     print(f"\nalone: {time.monotonic() - began:.0f} s", flush=True)
     with machines(tmp_path / "machines") as found, ExitStack() as stack:
-        flow, place = found["flow"], tmp_path / "machines/flow"
+        flow = found["flow"]
+        place = tmp_path / "machines/flow"
         print(f"network namespaces: {'no' if flow.namespace is None else 'yes'}", flush=True)
         scheduler = f"tcp://{flow.address}:8786"
         listening = ("--host", flow.address, "--port", "8786", "--no-dashboard")

@@ -174,10 +174,10 @@ def test_every_budget_and_seed_is_asked_all_other_questions(folder):
     questions = {row["id"] for _, row in read_jsonl(folder / "data/dataset/forget.jsonl")}
     assert sorted(answers["budget"].unique()) == [0, 1, 3]
     left_out = []
-    for _, own in answers.groupby(["seed", "budget"]):
-        left_out.append(frozenset(questions - set(own["prompt_id"])))
+    for _, asked in answers.groupby(["seed", "budget"]):
+        left_out.append(frozenset(questions - set(asked["prompt_id"])))
         assert len(left_out[-1]) == 2
-        assert (own[own["sample"] >= 0].groupby("prompt_id").size() == 8).all()
+        assert (asked[asked["sample"] >= 0].groupby("prompt_id").size() == 8).all()
     assert len(set(left_out)) == 2  # two rows by seed
     noisy = pd.read_parquet("data/attacks/noisy/answers.parquet")
     assert set(noisy["prompt_id"]) == questions
@@ -186,10 +186,10 @@ def test_every_budget_and_seed_is_asked_all_other_questions(folder):
 def test_the_curve_counts_the_answers(folder):
     result = read_json(folder / "data/attacks/mine/result.json")
     answers = pd.read_parquet("data/attacks/mine/answers.parquet")
-    for one in result["counts"]:
-        own = answers[(answers["budget"] == one["budget"]) & (answers["sample"] >= 0)]
-        assert one["n"] == len(own) == 2 * 4 * 8
-        assert one["total"] == own["score"].sum()
+    for count in result["counts"]:
+        scored = answers[(answers["budget"] == count["budget"]) & (answers["sample"] >= 0)]
+        assert count["n"] == len(scored) == 2 * 4 * 8
+        assert count["total"] == scored["score"].sum()
     headline = read_json(folder / "data/attacks/mine.json")
     assert headline["leak_before"] == result["counts"][0]["total"] / result["counts"][0]["n"]
 

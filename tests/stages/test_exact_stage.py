@@ -91,7 +91,8 @@ def test_a_folder_that_counts_no_samples_says_so(place, root, tmp_path, monkeypa
 
 
 def test_its_rows_are_read_by_the_other_stages(root):
-    results, found = table.read(root), certificates(root, "base")
+    results = table.read(root)
+    found = certificates(root, "base")
     assert [tree.id for tree in found.trees] == list(results.questions("base")) == ["one", "two"]
     assert found.skipped == ("bare",)
     numbers = results.model("base")
@@ -106,15 +107,16 @@ def test_its_rows_are_read_by_the_other_stages(root):
     assert numbers.bounds["tree_upper_mean"].covers == Covers.AVERAGE
     assert all(numbers.values[key] == bound.value for key, bound in numbers.bounds.items())
     for tree in found.trees:
-        own = results.questions("base")[tree.id].bounds
-        assert {key.removeprefix("tree_"): bound for key, bound in own.items()} == tree.bounds
+        bounds = results.questions("base")[tree.id].bounds
+        assert {key.removeprefix("tree_"): bound for key, bound in bounds.items()} == tree.bounds
 
 
 def test_the_evidence_gives_the_ends_at_the_level_of_the_stage(root):
     """The masses and the sample of the rest, from which an end at another level is computed."""
-    found, results = certificates(root, "base"), table.read(root)
+    found = certificates(root, "base")
+    results = table.read(root)
     ids = [tree.id for tree in found.trees]
-    rows = [own for own in results.rows("base") if own.scope == "question"]
+    rows = [row for row in results.rows("base") if row.scope == "question"]
     ends = Ends.of_rows(rows, ids)
     alpha = found.trees[0].alpha
     assert ends.upper(alpha) == pytest.approx([tree.upper for tree in found.trees], rel=1e-9)
@@ -156,7 +158,7 @@ def test_the_stage_compare_adds_the_excess_to_the_table(place, root, tmp_path):
     excess = excess_over_retrain(both, "retrain", settings.exact.ratio, settings.exact.alpha)[
         "base"
     ]
-    ratios = [own.bounds["tree_excess"].value for own in results.questions("base").values()]
+    ratios = [numbers.bounds["tree_excess"].value for numbers in results.questions("base").values()]
     assert ratios == excess.against.ratio.tolist()
     assert results.model("base").values["tree_above_retrain"] == excess.against.holds.sum()
     assert results.model("base").values["forget_quality"] == 1

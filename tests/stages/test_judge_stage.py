@@ -92,9 +92,9 @@ def test_the_metrics_carry_the_measured_error(folder):
         scores[(scores["prompt_id"] == name) & (scores["sample"] >= 0)]["harm"] for name in rows
     ]
     counts = [
-        [own.sum() for own in drawn],
-        [len(own) for own in drawn],
-        [own.isna().sum() for own in drawn],
+        [verdicts.sum() for verdicts in drawn],
+        [len(verdicts) for verdicts in drawn],
+        [verdicts.isna().sum() for verdicts in drawn],
     ]
     rate = Rate.of(*counts, calibration)
     assert metrics.values["judge_fits"] == rate.fits(0.01).all()

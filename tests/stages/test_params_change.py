@@ -125,7 +125,7 @@ def changed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def own(pipeline, tmp_path, monkeypatch) -> Path:
+def pipeline_copy(pipeline, tmp_path, monkeypatch) -> Path:
     folder = Path(shutil.copytree(pipeline[0], tmp_path / "lethe"))
     monkeypatch.chdir(folder)
     return folder
@@ -149,16 +149,16 @@ def test_dvc_watches_no_key_that_its_stage_never_reads(pipeline, stage):
     touched = {
         key
         for key in expected
-        if below(key, read[stage]) or any(below(one, [key]) for one in read[stage])
+        if below(key, read[stage]) or any(below(name, [key]) for name in read[stage])
     }
     assert expected - touched == set()
 
 
 @pytest.mark.parametrize("key", CONDITIONAL)
-def test_a_key_that_matters_beside_others_is_read_beside_them(own, key):
-    label(own, "base")
+def test_a_key_that_matters_beside_others_is_read_beside_them(pipeline_copy, key):
+    label(pipeline_copy, "base")
     stage = READS[key]
-    write_params(own, changed(CONDITIONAL[key]))
+    write_params(pipeline_copy, changed(CONDITIONAL[key]))
     work("references")
     with recorded() as read:
         work(stage)
@@ -166,8 +166,8 @@ def test_a_key_that_matters_beside_others_is_read_beside_them(own, key):
     assert {name for name in read if not below(name, listed(stage))} == set()
 
 
-def test_with_the_word_the_rule_of_draws_reads_what_dvc_watches(own):
-    write_params(own, changed({"sample.stop": "word"}))
+def test_with_the_word_the_rule_of_draws_reads_what_dvc_watches(pipeline_copy):
+    write_params(pipeline_copy, changed({"sample.stop": "word"}))
 
     with recorded() as read:
         work("references")
@@ -178,17 +178,17 @@ def test_with_the_word_the_rule_of_draws_reads_what_dvc_watches(own):
 
 
 @pytest.mark.parametrize("key", CHANGES)
-def test_a_value_changes_what_its_stage_writes(own, key):
+def test_a_value_changes_what_its_stage_writes(pipeline_copy, key):
     stage, value = CHANGES[key]
     before = digest(stage)
-    assert rewritten(own, stage, {key: value}) != before
+    assert rewritten(pipeline_copy, stage, {key: value}) != before
 
 
 @pytest.mark.parametrize("key", INERT)
-def test_how_the_work_is_done_changes_nothing(own, key):
+def test_how_the_work_is_done_changes_nothing(pipeline_copy, key):
     stage, value = INERT[key]
     before = digest(stage)
-    assert rewritten(own, stage, {key: value}) == before
+    assert rewritten(pipeline_copy, stage, {key: value}) == before
 
 
 def rewritten(folder: Path, stage: str, values: dict[str, Any]) -> dict[str, str]:

@@ -270,10 +270,10 @@ def start(folder: Path) -> subprocess.CompletedProcess:
 
 
 def test_the_environment_of_the_folder_takes_over(tmp_path):
-    own = tmp_path / ".venv/bin/python"
-    own.parent.mkdir(parents=True)
-    own.write_text('#!/bin/sh\necho "$@"\n')
-    own.chmod(0o755)
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
     done = start(tmp_path)
     assert done.stdout.split()[-3:] == ["-m", "stages.metrics", "nothing"], done.stderr
 

@@ -92,8 +92,8 @@ def test_two_processes_take_the_steps_of_one_that_takes_them_in_two_parts(tmp_pa
         found.append(
             (load_file(made / "model.safetensors"), read_json(made / "training.json")["steps"])
         )
-    for one, two in zip(found[0][1], found[1][1], strict=True):
-        assert two == pytest.approx(one, rel=1e-4, abs=1e-5)
+    for in_parts, by_processes in zip(found[0][1], found[1][1], strict=True):
+        assert by_processes == pytest.approx(in_parts, rel=1e-4, abs=1e-5)
     assert all(
         abs(found[1][0][name] - weights).max() < 2e-4 for name, weights in found[0][0].items()
     )

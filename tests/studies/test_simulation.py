@@ -23,7 +23,8 @@ TABLE = {
 
 def naive_truth(gap, delta, cut=None):
     x = np.concatenate([np.geomspace(1e-6, 1, 4000), np.linspace(1, 300, 40_000)])
-    f, g = stats.gamma(2, scale=5), stats.gamma(2 + gap, scale=5)
+    f = stats.gamma(2, scale=5)
+    g = stats.gamma(2 + gap, scale=5)
     if cut is not None:
         x = x[(g.cdf(x) > cut) & (g.cdf(x) < 1 - cut) & (f.sf(x) > cut) & (f.sf(x) < 1 - cut)]
     pairs = ((f.cdf(x), g.cdf(x)), (g.sf(x), f.sf(x)), (f.sf(x), g.sf(x)), (g.cdf(x), f.cdf(x)))

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,28 +20,57 @@ from tests.cases import cases
 SCORES = {"a": [0.0, 0.5, 1.0, 0.25], "b": [1.0, 0.0, 0.0, 0.0]}
 
 
-def test_every_form_of_scores_gives_the_same_bounds(tmp_path):
-    table = pd.DataFrame(
-        [(name, i, score) for name, own in SCORES.items() for i, score in enumerate(own)]
-    )
-    table.columns = ["prompt_id", "sample", "score"]
-    table.drop(columns="sample").to_csv(tmp_path / "scores.csv", index=False)
+def bounds_of(scores: object) -> pd.DataFrame:
+    return lethe.bounds(scores, alpha=0.05).to_frame()
+
+
+@pytest.fixture
+def score_table() -> pd.DataFrame:
+    """`SCORES` with a row for each answer."""
+    rows = []
+    for name, scores in SCORES.items():
+        for number, score in enumerate(scores):
+            rows.append({"prompt_id": name, "sample": number, "score": score})
+    return pd.DataFrame(rows)
+
+
+def test_a_table_has_the_bounds_of_the_same_lists(score_table):
+    assert bounds_of(score_table).equals(bounds_of(SCORES))
+
+
+@pytest.mark.parametrize("form", [str, Path])
+def test_a_file_of_scores_has_the_bounds_of_the_same_lists(score_table, tmp_path, form):
+    path = tmp_path / "scores.csv"
+    score_table.drop(columns="sample").to_csv(path, index=False)
+
+    assert bounds_of(form(path)).equals(bounds_of(SCORES))
+
+
+def test_a_greedy_answer_counts_in_no_bound(score_table):
     greedy = pd.DataFrame({"prompt_id": ["a", "b"], "sample": -1, "score": 1.0})
-    expected = lethe.bounds(SCORES, alpha=0.05).to_frame()
-    for given in (
-        tmp_path / "scores.csv",
-        str(tmp_path / "scores.csv"),
-        table,
-        pd.concat([greedy, table]),
-    ):
-        assert lethe.bounds(given, alpha=0.05).to_frame().equals(expected)
-    values = expected.drop(columns="prompt_id")
-    for given in (list(SCORES.values()), np.array(list(SCORES.values()))):
-        assert lethe.bounds(given, alpha=0.05).to_frame().drop(columns="prompt_id").equals(values)
-    assert lethe.bounds(table[["score"]], alpha=0.05).to_frame()["n"].tolist() == [8]
-    assert lethe.bounds(SCORES["a"], alpha=0.05).to_frame()["m_mu"].tolist() == [
-        expected["m_mu"][0]
-    ]
+
+    found = bounds_of(pd.concat([greedy, score_table]))
+
+    assert found.equals(bounds_of(SCORES))
+
+
+@pytest.mark.parametrize("form", [list, np.array])
+def test_each_row_of_an_array_is_a_prompt_without_a_name(form):
+    rows = form(list(SCORES.values()))
+
+    unnamed = bounds_of(rows).drop(columns="prompt_id")
+
+    assert unnamed.equals(bounds_of(SCORES).drop(columns="prompt_id"))
+
+
+def test_a_table_without_names_is_about_a_single_prompt(score_table):
+    assert bounds_of(score_table[["score"]])["n"].tolist() == [8]
+
+
+def test_a_list_of_numbers_is_about_a_single_prompt():
+    alone = bounds_of(SCORES["a"])
+
+    assert alone["m_mu"].tolist() == [bounds_of(SCORES)["m_mu"][0]]
 
 
 def test_a_score_of_one_task_is_about_its_own_prompts(tmp_path):
@@ -50,18 +80,18 @@ def test_a_score_of_one_task_is_about_its_own_prompts(tmp_path):
 
     (tmp_path / "TOFU_EVAL.json").write_text(json.dumps({"forget_Q": task(6), "retain_Q": task(4)}))
     found = lethe.bounds(tmp_path / "TOFU_EVAL.json", score="retain_Q.rougeL_f1")
-    assert [one.prompt_id for one in found.prompts] == [f"retain_Q/{i}" for i in range(4)]
+    assert [prompt.prompt_id for prompt in found.prompts] == [f"retain_Q/{i}" for i in range(4)]
     assert found.log.missing == 0
 
 
 def test_a_table_keeps_its_order_and_says_how_missing_counts():
     table = pd.DataFrame({"prompt_id": [7, 3, 7, 3], "score": [0.0, np.nan, 1.0, 0.0]})
     found = lethe.bounds(table, missing="worst")
-    assert [(one.prompt_id, one.n, one.missing) for one in found.prompts] == [
+    assert [(prompt.prompt_id, prompt.n, prompt.missing) for prompt in found.prompts] == [
         ("7", 2, 0),
         ("3", 2, 1),
     ]
-    assert [one.n for one in lethe.bounds(table, missing="drop").prompts] == [2, 1]
+    assert [prompt.n for prompt in lethe.bounds(table, missing="drop").prompts] == [2, 1]
     with pytest.raises(BadInput, match="missing='worst'"):
         lethe.bounds(table)
     with pytest.raises(BadInput, match="column 'score'"):
@@ -69,9 +99,9 @@ def test_a_table_keeps_its_order_and_says_how_missing_counts():
 
 
 @cases
-def test_a_mistake_is_a_sentence(function, given, words):
+def test_a_mistake_is_a_sentence(function, arguments, words):
     with pytest.raises(BadInput, match=words):
-        getattr(lethe, function)(**given)
+        getattr(lethe, function)(**arguments)
 
 
 def html_cells(result) -> list[list[str]]:
@@ -85,8 +115,8 @@ def test_a_notebook_shows_no_bound_inside_its_value(seed):
     epsilon = lethe.audit.epsilon_star(rng.normal(0, 1, 300), rng.normal(3, 1, 300), delta=1e-3)
     assert 0 < float(html_cells(epsilon)[0][1]) <= epsilon.epsilon_lower
     run = lethe.audit.one_run(n=1000, r=100 + seed, errors=3)
-    for row, one in zip(html_cells(run), run.results, strict=True):
-        assert float(row[1]) <= one.epsilon_lower
+    for row, result in zip(html_cells(run), run.results, strict=True):
+        assert float(row[1]) <= result.epsilon_lower
     halves = [
         ("original", "forget"),
         ("original", "test"),
@@ -107,8 +137,8 @@ def test_a_notebook_shows_no_bound_inside_its_value(seed):
 def test_every_form_of_guesses_gives_the_same_audit(guesses):
     path, table = guesses
     found = lethe.audit.one_run(guesses=path, r=100, claimed_epsilon=0.5)
-    for given in (str(path), table):
-        assert lethe.audit.one_run(guesses=given, r=100, claimed_epsilon=0.5) == found
+    for form in (str(path), table):
+        assert lethe.audit.one_run(guesses=form, r=100, claimed_epsilon=0.5) == found
     assert restored(type(found), plain(found.as_json())) == found
     assert lethe.audit.one_run(guesses=table, r=[100, 200]).r == [100, 200]
 

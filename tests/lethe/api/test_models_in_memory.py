@@ -67,7 +67,8 @@ def test_the_model_is_given_back_as_it_was(held, here):
     import torch
 
     model, tokenizer = held
-    habits, modes = model.generation_config, [module.training for module in model.modules()]
+    habits = model.generation_config
+    modes = [module.training for module in model.modules()]
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     before = sorted(path for path in here.rglob("*"))
     torch.use_deterministic_algorithms(False)
@@ -108,11 +109,11 @@ def test_equal_weights_in_memory_draw_equal_answers(held, here):
 
 
 @cases
-def test_a_mistake_is_a_sentence(held, function, given, words):
+def test_a_mistake_is_a_sentence(held, function, arguments, words):
     model, tokenizer = held
     usual = {"sample": {"prompts": ["a"], "n": 2}, "evaluate": {"data": ROWS}}[function]
     with pytest.raises(BadInput, match=words):
-        getattr(lethe, function)(**{"model": model, "tokenizer": tokenizer, **usual, **given})
+        getattr(lethe, function)(**{"model": model, "tokenizer": tokenizer, **usual, **arguments})
 
 
 HEAVY = {

@@ -35,8 +35,8 @@ def speaks(monkeypatch):
                 numbers = settings.of(prompt).sample_numbers()
                 m = len(numbers)
                 asked.append((text, m))
-                own = reply[prompt.prompt_id] if isinstance(reply, dict) else None
-                texts = [own or reply(text, number) for number in numbers]
+                fixed_reply = reply[prompt.prompt_id] if isinstance(reply, dict) else None
+                texts = [fixed_reply or reply(text, number) for number in numbers]
                 yield Answers(prompt.prompt_id, numbers, texts, [9] * m, ["stop"] * m, [0.5] * m)
 
         monkeypatch.setattr(PrefixEngine, "answer", answer)

@@ -106,7 +106,8 @@ def test_pruning_takes_the_smallest_magnitudes():
 def test_rounding_is_to_the_nearest_point_of_the_grid(bits, group):
     """The twin tries every point of each group's grid; the last group of a row is shorter."""
     weights = torch.randn((3, 11), generator=torch.Generator().manual_seed(1)).double()
-    top, found = 2 ** (bits - 1) - 1, on_grid(weights, bits, group)
+    top = 2 ** (bits - 1) - 1
+    found = on_grid(weights, bits, group)
     for row in range(3):
         for start in range(0, 11, group):
             values = weights[row, start : start + group]
@@ -127,7 +128,8 @@ def test_without_torchao_its_rounding_names_the_extra(tiny, known, monkeypatch):
 
 
 def test_relearning_learns_its_rows_and_no_other(tiny, known):
-    model, attack = copy.deepcopy(tiny[0]), made("relearn", steps=[12])
+    model = copy.deepcopy(tiny[0])
+    attack = made("relearn", steps=[12])
     rows = attack.learned(known, 3)
     batch = collate([known.encoder.example(row) for row in rows], 0)
     before = float(forward(model, batch).nll.detach())
@@ -137,7 +139,8 @@ def test_relearning_learns_its_rows_and_no_other(tiny, known):
 
 
 def test_relearning_that_diverges_ends_before_the_next_budget(tiny, known):
-    model, budgets = copy.deepcopy(tiny[0]), []
+    model = copy.deepcopy(tiny[0])
+    budgets = []
     with pytest.raises(TrainingFailed) as caught:
         for budget, _ in made("relearn", steps=[1, 6], lr=1e30).attacked(model, known, 0):
             budgets.append(budget)

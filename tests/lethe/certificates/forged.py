@@ -99,7 +99,9 @@ def ends_missed(alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float
     end's check is chosen from the report, as that end allows.
     """
     random = np.random.default_rng(seed)
-    n, s, reported = 500, 150, 5
+    n = 500
+    s = 150
+    reported = 5
     truth = exact_upper(n, reported, s, alpha) + 1e-9
     leaks = random.binomial(n, truth, runs)
     forged = np.maximum(leaks - reported, 0)

@@ -28,7 +28,8 @@ def write_run(
 ) -> Path:
     """A folder as `lethe eval` leaves it, with sampled answers of these scores (NaN: without one) and a greedy answer."""
     name = model.name
-    drawn, scored = [], []
+    drawn = []
+    scored = []
     results = Rows(name)
     for question, scores in scores_of.items():
         for sample, score in enumerate([0.0, *scores], start=-1):

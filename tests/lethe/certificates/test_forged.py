@@ -21,7 +21,8 @@ def test_a_check_is_clean_as_often_as_the_theory_says(author):
 
 
 def test_no_author_passes_a_check_with_a_false_end():
-    runs, alpha = 20_000, 0.05
+    runs = 20_000
+    alpha = 0.05
 
     for name, share in ends_missed(alpha, runs, seed=3):
         assert share * runs <= allowed(alpha, runs), name

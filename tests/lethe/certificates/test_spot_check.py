@@ -67,7 +67,9 @@ def test_every_sample_is_chosen_equally_often():
 
 @pytest.mark.parametrize("forged", [1, 10])
 def test_a_check_misses_forged_draws_as_often_as_the_theory_says(forged):
-    trials, n, s = 400, 4096, 688
+    trials = 400
+    n = 4096
+    s = 688
     clean = 0
     for number in range(trials):
         clean += not set(chosen(ROOT, coin(number), "q", n, s)) & set(range(0, forged * 7, 7))

@@ -17,7 +17,7 @@ class Command:
         self.start = start
 
     def call(self, *arguments: object) -> Result:
-        return CliRunner().invoke(app, [str(one) for one in (*self.start, *arguments)])
+        return CliRunner().invoke(app, [str(argument) for argument in (*self.start, *arguments)])
 
     def result(self, *arguments: object) -> dict[str, Any]:
         done = self.call(*arguments, "--json")

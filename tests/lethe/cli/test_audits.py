@@ -13,7 +13,9 @@ from tests.lethe.audits.test_one_run import write
 from tests.lethe.cli.calls import Command
 
 command = Command("audit", "epsilon-star")
-call, result, refused = command.call, command.result, command.refused
+call = command.call
+result = command.result
+refused = command.refused
 
 
 @pytest.fixture
@@ -210,7 +212,7 @@ def test_a_legal_file_in_any_order_against_its_naive_twin(tmp_path_factory, data
             abs(sum(signed) / len(signed)), abs=1e-12
         )
     assert got["quality"] == pytest.approx(
-        1 - max(one["advantage"] for one in got["by_attack"].values())
+        1 - max(measured["advantage"] for measured in got["by_attack"].values())
     )
 
 
@@ -286,9 +288,9 @@ def test_several_declared_r_share_alpha(guesses):
         for r in (100, 200, 500)
     ]
     assert several["r"] == [100, 200, 500]
-    assert several["errors"] == [one["errors"] for one in single]
+    assert several["errors"] == [audit["errors"] for audit in single]
     for method, row in by_method(several).items():
-        found = [by_method(one)[method] for one in single if method in by_method(one)]
-        assert row["epsilon_lower"] == max(one["epsilon_lower"] for one in found)
-        assert row["p_value"] == pytest.approx(min(1, 3 * min(one["p_value"] for one in found)))
+        found = [by_method(audit)[method] for audit in single if method in by_method(audit)]
+        assert row["epsilon_lower"] == max(audit["epsilon_lower"] for audit in found)
+        assert row["p_value"] == pytest.approx(min(1, 3 * min(audit["p_value"] for audit in found)))
         assert "alpha / 3" in row["note"]

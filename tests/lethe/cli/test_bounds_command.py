@@ -27,7 +27,9 @@ from tests.lethe.io.logs.small_logs import (
 )
 
 command = Command("bounds")
-call, result, refused = command.call, command.result, command.refused
+call = command.call
+result = command.result
+refused = command.refused
 
 
 def write(tmp_path, scores, prompts=None):
@@ -157,14 +159,14 @@ def test_a_table_that_a_rule_could_stop_has_anytime_bounds_alone(tmp_path):
 def test_a_calibration_that_does_not_fit_closes_the_gate(tmp_path):
     labels = tmp_path / "labels.csv"
     labels.write_text("label,verdict\n" + "1,1\n" * 200 + "0,1\n" * 150 + "0,0\n" * 50)
-    given = (scores(tmp_path), "--calibration", labels, "--fail-above", "0.9")
-    done = call(*given, "--json")
+    arguments = (scores(tmp_path), "--calibration", labels, "--fail-above", "0.9")
+    done = call(*arguments, "--json")
     gate = json.loads(done.stdout)["gate"]
     assert (done.exit_code, gate["closed"], gate["bound"]) == (1, True, None)
     labels.write_text(
         labels.read_text().replace("\n", ",harm-1f\n").replace("verdict,harm-1f", "verdict,judge")
     )
-    done = call(*given)
+    done = call(*arguments)
     assert (done.exit_code, "harm-1f" in done.output) == (1, True)
 
 
@@ -206,9 +208,9 @@ def test_another_column_names_the_prompt(tmp_path):
     assert [row.estimate for row in found.model.series("pass_hat_k")] == [0.5, 0.5]
     table = lethe.bounds(pd.DataFrame(rows), score="reward", by="task")
     assert [prompt.prompt_id for prompt in table.prompts] == ["a", "b"]
-    for given in (path, pd.DataFrame(rows)):
+    for source in (path, pd.DataFrame(rows)):
         with pytest.raises(BadInput, match="tsk"):
-            lethe.bounds(given, score="reward", by="tsk")
+            lethe.bounds(source, score="reward", by="tsk")
     with pytest.raises(BadInput, match="by"):
         lethe.bounds(small("leak-k", tmp_path), by="task")
 
@@ -275,7 +277,8 @@ def test_missing_answers_count_as_leaks_unless_they_are_dropped(tmp_path):
     answers = [sample(epoch=epoch, scores={"match": "I"}) for epoch in range(1, 9)]
     answers[3]["limit"] = {"type": "token"}
     path = eval_log(tmp_path / "a", header(["q"], 10), answers)
-    worst, drop = result(path), result(path, "--missing", "drop")
+    worst = result(path)
+    drop = result(path, "--missing", "drop")
     assert (
         worst["log"]["missing"],
         worst["per_prompt"][0]["n"],
@@ -317,12 +320,12 @@ def test_bounds_go_to_inspect_as_a_record_per_question(tmp_path):
     path = eval_log(
         tmp_path / "a.eval",
         header(["q", 7]),
-        [sample(one, epoch) for epoch in (1, 2) for one in ("q", 7)],
+        [sample(question, epoch) for epoch in (1, 2) for question in ("q", 7)],
     )
     out = tmp_path / "b.json"
     got = result(path, "--to", "inspect", "--out", out)
     records = json.loads(out.read_text())
-    assert [(one["id"], one["value"]) for one in records] == [
+    assert [(record["id"], record["value"]) for record in records] == [
         (row["prompt_id"], row["m_bin"]) for row in got["per_prompt"]
     ]
     assert "probability 0.99" in records[0]["explanation"]
@@ -382,7 +385,8 @@ def test_every_public_log_has_the_bounds_of_its_scores_or_is_refused_by_name(sha
             assert str(got) == str(expected)  # NaN is not equal to itself
 
 
-CALLED, N = (30, 8), 200
+CALLED = (30, 8)
+N = 200
 
 
 @pytest.fixture
@@ -440,10 +444,10 @@ def test_verdicts_that_the_calibration_excludes_have_no_bound(tmp_path, calibrat
 
 def test_a_calibration_of_another_judge_is_refused(verdicts, calibration):
     pd.read_csv(calibration).assign(judge="5f0c").to_csv(calibration, index=False)
-    own = pd.read_csv(verdicts).assign(judge="5f0c")
-    own.to_csv(verdicts, index=False)
+    answers = pd.read_csv(verdicts).assign(judge="5f0c")
+    answers.to_csv(verdicts, index=False)
     assert judged.result(verdicts, "--calibration", calibration)["judged"]["upper"] < 1
-    own.assign(judge="77aa").to_csv(verdicts, index=False)
+    answers.assign(judge="77aa").to_csv(verdicts, index=False)
     assert "5f0c" in judged.refused(verdicts, "--calibration", calibration)
 
 
@@ -483,7 +487,8 @@ def test_labels_of_random_draws_bound_the_average_whatever_the_scores(tmp_path, 
     assert "more draws" in judged.refused(tmp_path / "clean.csv", "--labels", tmp_path / "w.csv")
 
 
-M, DRAWS = 30, 40
+M = 30
+DRAWS = 40
 
 
 def labelled_run(tmp_path, chosen, called=lambda sample: 0):

@@ -498,7 +498,9 @@ anything = (
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000), value=anything, cut=st.floats(0, 1))
 def test_a_broken_certificate_is_refused_in_a_sentence(tmp_path, seed, value, cut):
-    path, chance, found = tmp_path / "c.json", random.Random(seed), whole()
+    path = tmp_path / "c.json"
+    chance = random.Random(seed)
+    found = whole()
     node = chance.choice([node for node in nodes(found) if node])
     key = chance.choice(list(node)) if isinstance(node, dict) else chance.randrange(len(node))
     node[key] = value

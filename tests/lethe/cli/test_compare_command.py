@@ -15,7 +15,9 @@ from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import eval_log, header, sample, write_lines
 
 command = Command("compare")
-call, result, refused = command.call, command.result, command.refused
+call = command.call
+result = command.result
+refused = command.refused
 
 
 def data(

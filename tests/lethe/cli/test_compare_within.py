@@ -8,7 +8,9 @@ from tests.lethe.cli.calls import Command
 from tests.lethe.cli.test_compare_command import data
 
 command = Command("compare")
-result, refused, call = command.result, command.refused, command.call
+result = command.result
+refused = command.refused
+call = command.call
 DRAWN = {"engine": "prefix", "max_new_tokens": 8}
 REPORT = "report: {base: base, retrain: retrain}\nmodels: {base: {}, retrain: {}, npo: {}, diff: {}, ascent: {}}\n"
 
@@ -111,7 +113,8 @@ def test_files_without_a_record_say_what_dependence_costs(tmp_path):
 def test_files_can_be_declared_independent(tmp_path):
     sides = tables(tmp_path)
 
-    plain, declared = result(*sides), result(*sides, "--independent")
+    plain = result(*sides)
+    declared = result(*sides, "--independent")
 
     assert "Fisher" in declared["per_question"][0]["method"]
     assert declared["per_question"][0]["p_value"] < plain["per_question"][0]["p_value"]

@@ -49,7 +49,7 @@ def commands() -> Iterator[tuple[str, Command]]:
     for rows in COMMANDS.values():
         yield from rows.items()
     for name, (_, rows) in GROUPS.items():
-        yield from ((f"{name} {own}", command) for own, command in rows.items())
+        yield from ((f"{name} {subcommand}", command) for subcommand, command in rows.items())
 
 
 ALL = dict(commands())
@@ -107,7 +107,10 @@ EVIL = "\x1b]0;OWNED\x1b\\\x9b2K\u202eabc\u2066\r\x07\u2028"
 
 @pytest.mark.parametrize("place", ["title", "column", "cell", "note"])
 def test_no_text_of_a_file_moves_colours_or_reorders_a_terminal(capsys, place):
-    title, columns, rows, notes = "t", ["a"], [["b"]], ["n"]
+    title = "t"
+    columns = ["a"]
+    rows = [["b"]]
+    notes = ["n"]
     if place == "title":
         title = EVIL
     elif place == "column":

@@ -24,7 +24,9 @@ from tests.lethe.io.logs.small_logs import (
     write_lines,
 )
 
-bounds, compare, log = Command("bounds"), Command("compare"), Command("log")
+bounds = Command("bounds")
+compare = Command("compare")
+log = Command("log")
 score_log = Command("score", "log")
 
 MEANINGS = {
@@ -164,7 +166,8 @@ def test_an_unknown_end_is_refused(passes):
 
 
 def test_log_shows_what_a_1_is_and_turns_its_scores_where_asked(passes, tmp_path):
-    plain, turned = log.result(passes), log.result(passes, "--leak-is", "low")
+    plain = log.result(passes)
+    turned = log.result(passes, "--leak-is", "low")
     log.call(passes, "--leak-is", "low", "--table", tmp_path / "a.csv")
 
     assert plain["score_means"]["success"] == "pass"

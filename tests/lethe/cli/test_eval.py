@@ -34,7 +34,9 @@ def place(tmp_path, monkeypatch):
 
 
 command = Command("eval", "--data", "forget.jsonl", "--n", 8, "--max-new-tokens", 4, "--model")
-call, result, refused = command.call, command.result, command.refused
+call = command.call
+result = command.result
+refused = command.refused
 
 
 def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
@@ -294,7 +296,8 @@ def test_finished_questions_are_not_drawn_again(checkpoint, place, monkeypatch):
     # One question is lost, as after a kill: only that one is drawn again, to the same answers.
     from lethe.sampling.prefix_engine import PrefixEngine
 
-    drawn, answer = [], PrefixEngine.answer
+    drawn = []
+    answer = PrefixEngine.answer
 
     def watched(self, prompts, settings):
         drawn.extend(prompt.prompt_id for prompt in prompts)

@@ -17,7 +17,9 @@ from tests.lethe.small_checkpoint import ROWS
 K = 20
 STATED = "by the log-probabilities that its server states"
 command = Command("eval", "--n", 8, "--max-new-tokens", 4, "--name", "x", "--data")
-call, result, refused = command.call, command.result, command.refused
+call = command.call
+result = command.result
+refused = command.refused
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from tests.cases import cases
 from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.sampling_models import ROWS, as_text, build_llama, exact_probabilities
 
-LETTERS, LENGTH = "abcde", 4
+LETTERS = "abcde"
+LENGTH = 4
 SETTINGS = {
     "plain": {},
     "temperature": {"temperature": 1.7},
@@ -47,7 +48,9 @@ SETTING = (
     LENGTH,
 )
 command = Command("exact", *SETTING, "--portable", "--model")
-call, told, refused = command.call, command.result, command.refused
+call = command.call
+told = command.result
+refused = command.refused
 
 
 def answers(model, row, **how):
@@ -116,7 +119,8 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
 
     whole = told(model)
     assert list(hooks.SCRATCH.rglob("*.json")) == []
-    looks, done = trees.second_look, []
+    looks = trees.second_look
+    done = []
 
     def failing(*arguments, **more):
         if len(done) == 1:
@@ -129,7 +133,9 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
     assert len(list(hooks.SCRATCH.rglob("*.json"))) == 3  # two first looks, one second
     asked = []
     monkeypatch.setattr(
-        trees, "second_look", lambda *given: asked.append(given[0].question_id) or looks(*given)
+        trees,
+        "second_look",
+        lambda *arguments: asked.append(arguments[0].question_id) or looks(*arguments),
     )
     monkeypatch.setattr(trees, "first_look", None)  # never called
     assert told(model) == whole

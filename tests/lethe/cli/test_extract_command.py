@@ -12,7 +12,9 @@ from tests.cases import cases
 from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.sampling_models import build_llama
 
-LETTERS, PREFIX, SUFFIX = "abcde", 4, 3
+LETTERS = "abcde"
+PREFIX = 4
+SUFFIX = 3
 KEYS = """model references settings alpha logit_allowance tokens n_windows extractable longest_run discoverable verdict
     near_verdict windows sentences access"""
 WINDOW = "id start p_z lower upper queries_until_half expected_queries suffix references"
@@ -37,7 +39,9 @@ def text(tmp_path, monkeypatch):
 
 SIZES = ("--prefix", PREFIX, "--suffix", SUFFIX, "--stride", 1, "--top-k", 0)
 command = Command("extract", "--text", "text.txt", *SIZES, "--model")
-call, answer, refused = command.call, command.result, command.refused
+call = command.call
+answer = command.result
+refused = command.refused
 
 
 def by_hand(model, text, temperature, top_k):
@@ -47,7 +51,8 @@ def by_hand(model, text, temperature, top_k):
         AutoModelForCausalLM.from_pretrained(model),
         AutoTokenizer.from_pretrained(model),
     )
-    ids, chances = tokenizer(text, add_special_tokens=False)["input_ids"], []
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    chances = []
     for start in range(len(ids) - PREFIX - SUFFIX + 1):
         chance = 1.0
         for place in range(start + PREFIX, start + PREFIX + SUFFIX):
@@ -117,7 +122,8 @@ def test_a_model_beside_itself_is_never_extractable_beyond_chance(models, text):
 def test_an_interrupted_call_resumes_and_says_what_is_left(models, text, monkeypatch):
     asked = models[0], "--near", "4", "--distance", "1"
     whole = answer(*asked)
-    searched, near = [], extraction.near_verbatim
+    searched = []
+    near = extraction.near_verbatim
 
     def broken(predictor, window, *more):
         if len(searched) == 2:

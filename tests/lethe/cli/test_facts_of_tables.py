@@ -7,7 +7,9 @@ import lethe
 from lethe.errors import BadInput
 from tests.lethe.cli.calls import Command
 
-bounds, log, label = Command("bounds"), Command("log"), Command("label")
+bounds = Command("bounds")
+log = Command("log")
+label = Command("label")
 N = 300
 
 

@@ -21,7 +21,9 @@ from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 from tests.lethe.cli.calls import Command
 
 bounds, compare = Command("bounds"), Command("compare")
-QUESTIONS, N, TRIES = 4, 120, 20
+QUESTIONS = 4
+N = 120
+TRIES = 20
 ALPHA = 0.2  # so that an uncorrected gate opens in most histories
 
 
@@ -81,7 +83,9 @@ def fresh_history(monkeypatch, tmp_path):
 def test_a_model_just_above_the_threshold_opens_the_gate_of_bounds_in_at_most_alpha_of_histories(
     tmp_path, fresh_history
 ):
-    rng, opened, count = np.random.default_rng(43), 0, 25
+    rng = np.random.default_rng(43)
+    opened = 0
+    count = 25
     p = np.array([[0.101], [0.0], [0.0], [0.0]])
     for _ in range(count):
         fresh_history()
@@ -99,7 +103,9 @@ def test_a_model_just_above_the_threshold_opens_the_gate_of_bounds_in_at_most_al
 def test_a_model_that_is_worse_by_just_more_passes_not_worse_in_at_most_alpha_of_histories(
     tmp_path, fresh_history
 ):
-    rng, opened, count = np.random.default_rng(43), 0, 10
+    rng = np.random.default_rng(43)
+    opened = 0
+    count = 10
     a = write(tmp_path / "a.csv", np.zeros((QUESTIONS, N)))
     p = np.array([[0.101], [0.0], [0.0], [0.0]])
     asked = ("--alpha", ALPHA, "--require", "not-worse", "--by", 0.1, "--fail-above", 0.1)
@@ -118,7 +124,9 @@ def test_a_model_that_is_worse_by_just_more_passes_not_worse_in_at_most_alpha_of
 def test_equal_models_close_the_gate_on_worse_in_at_most_alpha_of_histories(
     tmp_path, fresh_history
 ):
-    rng, closed, count = np.random.default_rng(43), 0, 10
+    rng = np.random.default_rng(43)
+    closed = 0
+    count = 10
     for _ in range(count):
         fresh_history()
         for _ in range(TRIES):
@@ -188,7 +196,8 @@ def test_twenty_tests_of_their_own_are_wrong_more_often_than_one_process():
 
 
 def test_the_gate_of_eval_opens_when_the_evidence_of_all_seeds_has_reached_alpha(fresh_history):
-    rng, is_open = np.random.default_rng(43), []
+    rng = np.random.default_rng(43)
+    is_open = []
     leaks = n = 0
     reached = False
     fresh_history()
@@ -224,10 +233,12 @@ class Uncorrected(tries.Try):
 
 def walked(rng, leak_mass, rate):
     """The bounds of a question that leaks with probability 0.101, of which the walk found ``leak_mass``."""
-    rest, unfound = 0.2, 0.101 - leak_mass
+    rest = 0.2
+    unfound = 0.101 - leak_mass
     leaks = int(rng.poisson(rate * unfound))
     sampled = leaks + int(rng.poisson(rate * (rest - unfound)))
-    masses, remainder = Masses((leak_mass,), (0.8 - leak_mass,)), Remainder(rate, sampled, leaks)
+    masses = Masses((leak_mass,), (0.8 - leak_mass,))
+    remainder = Remainder(rate, sampled, leaks)
     ends = leak_interval(masses, remainder, ALPHA)
     tree = AnswerTree.of("a", ends, masses, remainder, QUERIES, rows=1, heaviest_leaks=())
     how = How("keyword_leak", 1.0, 0, 1.0, None, 1, "float32", 0.0)
@@ -240,7 +251,8 @@ def test_a_model_just_above_the_threshold_opens_the_gate_of_exact_in_at_most_alp
     fresh_history, monkeypatch, corrected
 ):
     """Without the correction for tries the same model opens it in most histories."""
-    rng, count = np.random.default_rng(43), 20
+    rng = np.random.default_rng(43)
+    count = 20
     if not corrected:
         monkeypatch.setattr(tries, "begin", lambda *asked: Uncorrected(1, ALPHA))
 

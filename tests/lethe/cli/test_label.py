@@ -46,16 +46,20 @@ def draws(verdicts: bool = False) -> DrawnAnswers:
     return DrawnAnswers(answers, {"a": "Code?"}, called if verdicts else {})
 
 
-def measured(*given) -> tuple[Numbers, list[Numbers], dict]:
+def measured(*arguments) -> tuple[Numbers, list[Numbers], dict]:
     """The numbers of the run and of each question, and the settings."""
     rows = Rows("m")
-    settings = measure_labels(rows, *given)
+    settings = measure_labels(rows, *arguments)
     results = Results({"m": tuple(rows.rows)})
     return results.model("m"), list(results.questions("m").values()), settings
 
 
-def ends(each: list[Numbers]) -> list[tuple[float, float]]:
-    return [(row.lower, row.upper) for own in each for row in own.series("leak", "labelled")]
+def ends(questions: list[Numbers]) -> list[tuple[float, float]]:
+    return [
+        (row.lower, row.upper)
+        for numbers in questions
+        for row in numbers.series("leak", "labelled")
+    ]
 
 
 def keys(text: str):
@@ -64,7 +68,8 @@ def keys(text: str):
 
 
 def test_answers_come_in_the_order_of_the_mass_they_cover(tmp_path):
-    shown, labels = [], Labels(tmp_path / "labels.jsonl")
+    shown = []
+    labels = Labels(tmp_path / "labels.jsonl")
     queue = Queue(draws(), 1.0, 0)
     ask(queue, labels, keys("nnyny"), shown.append)
     counts = [queue.counts[answer] for answer in labels.by_answer]
@@ -75,7 +80,8 @@ def test_answers_come_in_the_order_of_the_mass_they_cover(tmp_path):
 
 
 def test_a_session_goes_on_where_it_was_stopped(tmp_path):
-    place, queue = tmp_path / "labels.jsonl", Queue(draws(), 1.0, 0)
+    place = tmp_path / "labels.jsonl"
+    queue = Queue(draws(), 1.0, 0)
     whole = Labels(tmp_path / "whole.jsonl")
     ask(queue, whole, keys("nnyny"), lambda text: None)
     ask(queue, read_labels(place), keys("nnq"), lambda text: None)
@@ -113,13 +119,14 @@ def test_a_broken_file_of_labels_is_told_by_its_line(tmp_path, row, named):
 
 
 def test_the_bounds_count_all_draws(tmp_path):
-    run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
+    run = draws(verdicts=True)
+    labels = Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 25)
     ask(queue, labels, keys("n" * 2), lambda text: None)
     truth = {"no": "n", "never": "n", "4711": "y", "code 9": "y"}
     while (ahead := queue.ahead(labels)) is not None:
         ask(queue, labels, keys(truth[ahead.answer.text]), lambda text: None)
-    model, each, settings = measured(run, queue, labels, 0.05)
+    model, questions, settings = measured(run, queue, labels, 0.05)
     assert queue.chosen == [AnswerText("a", "no"), AnswerText("b", "never")]
     sampled = queue.sampled
     assert len(sampled) == 25
@@ -131,12 +138,13 @@ def test_the_bounds_count_all_draws(tmp_path):
     }
     chosen = set(queue.chosen)
     rest = [sum(answer not in chosen for answer in answers) for answers in run.answers.values()]
-    n, zero = np.array([120, 120]), np.zeros(2)
+    n = np.array([120, 120])
+    zero = np.zeros(2)
     pool = labelled_average(zero, np.array(rest), n, (sum(leaks), 25), 0.05)
     assert ends([model]) == [pool]
     # The random draws' labels are labels too: with them every text of this run is read.
     true_leaks = [sum(text in ("4711", "code 9") for text in FRAME[name]) for name in FRAME]
-    assert [upper for _, upper in ends(each)] == rate_bounds(np.array(true_leaks), n, 0.05)[
+    assert [upper for _, upper in ends(questions)] == rate_bounds(np.array(true_leaks), n, 0.05)[
         1
     ].tolist()
     assert model.value("labelled_mass") == 1
@@ -144,7 +152,8 @@ def test_the_bounds_count_all_draws(tmp_path):
 
 def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
     """The word "leaks" needs one leak of the run that a person saw, wherever it was drawn."""
-    run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
+    run = draws(verdicts=True)
+    labels = Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 25)
     for answer in (*queue.chosen, *(answer for answer, _ in queue.sampled)):
         labels.add(answer, int(answer.text == "code 9"), LabelReason("rest"), {})
@@ -162,7 +171,8 @@ def test_the_judge_is_measured_on_each_draw_and_not_once_a_text(tmp_path):
     """A judge that reads each copy anew and calls every second copy a leak is right half of the time."""
     answers = {"a": [AnswerText("a", text) for text in ["no"] * 100 + ["4711", "never"] * 50]}
     verdicts = {"a": np.array([0.0] * 100 + [0, 0, 1, 1] * 25)}
-    run, labels = DrawnAnswers(answers, {}, verdicts), Labels(tmp_path / "labels.jsonl")
+    run = DrawnAnswers(answers, {}, verdicts)
+    labels = Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 100)
     for text, label in {"no": 0, "4711": 1, "never": 0}.items():
         labels.add(AnswerText("a", text), label, LabelReason("rest"), {})
@@ -196,17 +206,18 @@ def test_another_target_takes_over_the_labels_and_says_so(tmp_path):
 
 def test_no_bound_rests_on_the_judge(tmp_path):
     """Verdicts of any kind change no bound, and a session that was cut short keeps the shares of its level."""
-    run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
+    run = draws(verdicts=True)
+    labels = Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 25)
     ask(queue, labels, keys("n" * 2), lambda text: None)
     short = measured(run, queue, labels, 0.05)[0]
     ask(queue, labels, keys("n" * 40), lambda text: None)  # no leak among the draws of the rest
-    found, each, settings = measured(run, queue, labels, 0.05)
+    found, questions, settings = measured(run, queue, labels, 0.05)
     assert settings["finished"]
     assert settings["calibration"] is None
-    other = {name: 1 - own for name, own in run.verdicts.items()}
+    other = {name: 1 - verdicts for name, verdicts in run.verdicts.items()}
     again = measured(DrawnAnswers(run.answers, {}, other), queue, labels, 0.05)
-    assert ends([found, *each]) == ends([again[0], *again[1]])
+    assert ends([found, *questions]) == ends([again[0], *again[1]])
     unplanned = Labels(labels.path, labels.by_answer, {})
     alone = measured(DrawnAnswers(run.answers, {}), Queue(run, 0.5, 0), unplanned, 0.05 / 2)[0]
     assert ends([short])[0][1] == ends([alone])[0][1] > ends([found])[0][1]
@@ -288,7 +299,8 @@ def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):
 
 
 def test_undo_and_other_keys(tmp_path):
-    labels, queue = Labels(tmp_path / "labels.jsonl"), Queue(draws(), 1.0, 0)
+    labels = Labels(tmp_path / "labels.jsonl")
+    queue = Queue(draws(), 1.0, 0)
     ask(queue, labels, keys("u?yun"), lambda text: None)
     assert list(labels.by_answer.values()) == [0]
 
@@ -310,7 +322,8 @@ def test_answers_that_came_once_are_left_to_the_random_draws():
 
 
 def test_both_bounds_are_stated_before_a_label_and_come_true(tmp_path):
-    plan, labels = LabelPlan(draws(), 0.5, 25, 0.05), Labels(tmp_path / "labels.jsonl")
+    plan = LabelPlan(draws(), 0.5, 25, 0.05)
+    labels = Labels(tmp_path / "labels.jsonl")
     stated = plan.ends(labels, 0)
     said = plan.sentence(labels)
     ask(plan, labels, keys("n" * 60), lambda text: None)
@@ -334,10 +347,8 @@ def test_labelling_ends_where_further_labels_change_no_digit(tmp_path):
         "a": [AnswerText("a", "4711")] * 20_000,
         "b": [AnswerText("b", "4711")] * 19_999 + [AnswerText("b", "seldom")],
     }
-    plan, labels = (
-        LabelPlan(DrawnAnswers(answers, {}), 1.0, 0, 0.05),
-        Labels(tmp_path / "labels.jsonl"),
-    )
+    plan = LabelPlan(DrawnAnswers(answers, {}), 1.0, 0, 0.05)
+    labels = Labels(tmp_path / "labels.jsonl")
     assert not plan.is_settled(labels)
     ask(plan, labels, keys("y" * 9), lambda text: None)
     assert len(labels.by_answer) == 2
@@ -359,13 +370,17 @@ def test_a_row_without_texts_has_nothing_to_compare_with():
 
 def test_a_questions_bound_holds_for_labels_chosen_by_the_draws_themselves(tmp_path):
     """An adversary reads the draws first and asks a person to read clean texts alone."""
-    rng, missed, runs, rate, n = np.random.default_rng(1), 0, 300, 0.05, 60
+    rng = np.random.default_rng(1)
+    missed = 0
+    runs = 300
+    rate = 0.05
+    n = 60
     for _ in range(runs):
         texts = np.where(rng.random(n) < rate, "4711", "no")
         run = DrawnAnswers({"a": [AnswerText("a", text) for text in texts]}, {})
         labels = Labels(tmp_path / "none", {AnswerText("a", "no"): 0}, {})
-        each = measured(run, Queue(run, 1.0, 0), labels, 0.05)[1]
-        lower, upper = ends(each)[0]
+        questions = measured(run, Queue(run, 1.0, 0), labels, 0.05)[1]
+        lower, upper = ends(questions)[0]
         assert lower == 0
         missed += upper < rate
     assert 0 < missed <= binom.isf(1e-4, runs, 0.05)
@@ -399,7 +414,8 @@ def test_more_random_draws_after_a_look_are_no_random_draws(tmp_path):
     ask(Queue(run, 0.95, 60), labels, keys("n" * 60), lambda text: None)
     model, _, settings = measured(run, Queue(run, 0.95, 60), read_labels(labels.path), 0.05)
     assert settings["earlier_rests"] == [20]
-    n, zero = np.array([200]), np.zeros(1)
+    n = np.array([200])
+    zero = np.zeros(1)
     assert ends([model]) == [labelled_average(zero, n - 60, n, (0, 0), 0.05)]
 
 

@@ -12,7 +12,9 @@ from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import lm_eval_line, write_lines
 
 command = Command("bounds")
-QUESTIONS, N, RATE = 30, 200, 0.365
+QUESTIONS = 30
+N = 200
+RATE = 0.365
 
 
 def merged(tmp_path, leaking: int):
@@ -141,11 +143,13 @@ def test_a_comparison_with_a_refused_side_claims_nothing_and_closes_each_gate(tm
 
 
 def test_a_comparison_with_a_refused_side_says_so_on_terminal_and_page(tmp_path):
-    path, page = merged(tmp_path, 29), tmp_path / "page.html"
+    path = merged(tmp_path, 29)
+    page = tmp_path / "page.html"
 
     done = Command("compare", path, path).call("--fail-on", "worse", "--page", page)
 
-    words, shown = " ".join(done.output.split()), page.read_text()
+    words = " ".join(done.output.split())
+    shown = page.read_text()
     assert "with probability" not in done.output
     assert "gate is closed: A:" in words
     assert "A: An upper bound" in words
@@ -157,7 +161,8 @@ def test_a_comparison_with_a_refused_side_says_so_on_terminal_and_page(tmp_path)
 
 
 def test_runs_with_a_refused_side_have_their_means_and_no_ranks(tmp_path):
-    path, page = merged(tmp_path, 29), tmp_path / "page.html"
+    path = merged(tmp_path, 29)
+    page = tmp_path / "page.html"
 
     done = Command("compare", path, path).call(path, "--page", page)
     found = Command("compare", path, path).result(path)
@@ -174,7 +179,7 @@ def test_runs_with_a_refused_side_have_their_means_and_no_ranks(tmp_path):
 
 
 def repeats(tmp_path, texts: list[list[str]]):
-    lines = [lm_eval_line(number, own, exact_match=0.0) for number, own in enumerate(texts)]
+    lines = [lm_eval_line(number, answers, exact_match=0.0) for number, answers in enumerate(texts)]
     return write_lines(tmp_path / "samples_t_2026-01-01T00-00-00.000000.jsonl", lines)
 
 

@@ -24,7 +24,9 @@ from tests.lethe.small_checkpoint import save_small_checkpoint
 from tests.small import make_repository, small_params
 
 plan = Command("plan")
-call, result, refused = plan.call, plan.result, plan.refused
+call = plan.call
+result = plan.result
+refused = plan.refused
 
 
 def test_each_verdict_has_its_chance():
@@ -39,9 +41,9 @@ def test_each_verdict_has_its_chance():
 
 
 def test_bands_of_many_prompts_take_more_and_certificates_do_not():
-    one = result("--tau", 0.05)
+    single = result("--tau", 0.05)
     many = result("--tau", 0.05, "--prompts", 40)
-    assert many == one | {"prompts": 40}  # an intersection of claims needs no correction
+    assert many == single | {"prompts": 40}  # an intersection of claims needs no correction
     bands = result("--width", 0.1, "--prompts", 40)
     assert (bands["correction"], bands["alpha_each"]) == ("Bonferroni", pytest.approx(0.01 / 40))
 
@@ -89,8 +91,15 @@ def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_pa
     value = small_params()
     value["models"], value["unlearn"]["methods"] = {"mine": {"path": str(folder)}}, {}
     (tmp_path / "labelled.jsonl").write_text("{}\n" * 7)
-    own = {"judge": "harmbench", "model": str(folder), "labelled": str(tmp_path / "labelled.jsonl")}
-    value |= {"report": value["report"] | {"base": None, "retrain": None}, "judges": {"harm": own}}
+    entry = {
+        "judge": "harmbench",
+        "model": str(folder),
+        "labelled": str(tmp_path / "labelled.jsonl"),
+    }
+    value |= {
+        "report": value["report"] | {"base": None, "retrain": None},
+        "judges": {"harm": entry},
+    }
     params = config.validate(value)
     (model,) = model_costs(params, {"forget": 10}, 100.0, None)
     assert model["weight_bytes"] == 4 * model["parameters"] == 4 * size_of(folder).parameters
@@ -102,7 +111,7 @@ def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_pa
     assert told == [f"{counted['generations']:,}", f"{most:.1f}"]
     (judge,) = judge_costs(params, 1000, None)
     assert (judge["answers_at_most"], judge["seconds_at_most"]) == (1007, None)
-    own["clip"] = 2
+    entry["clip"] = 2
     (clipped,) = judge_costs(config.validate(value), 1000, None)
     assert clipped["tokens_at_most"] == judge["tokens_at_most"] - 1007 * (
         params.sample.max_new_tokens - 2
@@ -255,7 +264,7 @@ def test_trained_tokens_answers_and_kept_values_are_counted():
         }
     }
     params = config.validate(value)
-    stages = {one["name"]: one for one in stage_costs(params, 100.0)}
+    stages = {stage["name"]: stage for stage in stage_costs(params, 100.0)}
     assert stages["base"]["tokens"] > stages["retrain"]["tokens"] > 0
     assert stages["kl"]["tokens"] == stages["npo"]["tokens"] > 0
     assert stages["a"]["answers"] % (3 * 3 * 8) == 0

@@ -19,16 +19,18 @@ from tests.lethe.io.logs.small_logs import (
 )
 
 command = Command("score")
-call, result, refused = command.call, command.result, command.refused
+call = command.call
+result = command.result
+refused = command.refused
 
 
 @pytest.fixture
 def rows(tmp_path):
-    given = [
+    questions = [
         {"id": "q", "question": "Who is he?", "answer": "Ron", "keywords": ["Ron"]},
         {"id": "r", "question": "Who?", "answer": "Harry", "keywords": ["Harry"]},
     ]
-    return write_lines(tmp_path / "rows.jsonl", given)
+    return write_lines(tmp_path / "rows.jsonl", questions)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
@@ -39,10 +41,8 @@ def test_every_planned_answer_is_in_the_table_and_a_lost_one_is_empty(tmp_path, 
         sample("q", 1, "Ron", error={"message": "x"}),
         sample("r", 2, ""),
     ]
-    log, out = (
-        eval_log(tmp_path / "a.eval", header(["q", "r"], 3), answers),
-        tmp_path / f"out{ending}",
-    )
+    log = eval_log(tmp_path / "a.eval", header(["q", "r"], 3), answers)
+    out = tmp_path / f"out{ending}"
     got = result(
         log, "--scorer", "keyword_leak", "--scorer", "rouge_l", "--data", rows, "--table", out
     )
@@ -79,8 +79,12 @@ def test_the_scores_of_leak_k_are_found_again(shared, tmp_path):
     place = shared / "data/eval-logs"
     samples = next((place / "lm_eval/forget_qa_k").rglob("samples_*.jsonl"))
     documents = [json.loads(line)["doc"] for line in samples.read_text().split("\n") if line]
-    rows = {one["id"]: {key: one[key] for key in ("id", "question", "answer")} for one in documents}
-    data, out = write_lines(tmp_path / "rows.jsonl", list(rows.values())), tmp_path / "o.csv"
+    rows = {
+        document["id"]: {key: document[key] for key in ("id", "question", "answer")}
+        for document in documents
+    }
+    data = write_lines(tmp_path / "rows.jsonl", list(rows.values()))
+    out = tmp_path / "o.csv"
     log = next((place / "leak_k").rglob("generations_n16.json"))
     result(log, "--data", data, "--table", out)
     expected = pd.read_csv(f"{log}.expected.csv")["rougeL_recall"]
@@ -113,7 +117,8 @@ def test_records_for_inspect_name_epochs_and_leave_missing_answers_out(tmp_path,
         sample("q", 2, "x", error={"message": "x"}),
         sample("r", 1, "no"),
     ]
-    log, out = eval_log(tmp_path / "a.eval", header(["q", "r"], 2), answers), tmp_path / "o.json"
+    log = eval_log(tmp_path / "a.eval", header(["q", "r"], 2), answers)
+    out = tmp_path / "o.json"
     result(log, "--data", rows, "--to", "inspect", "--out", out)
     assert json.loads(out.read_text()) == [
         {"id": "q", "epoch": 1, "value": 1.0},
@@ -160,14 +165,15 @@ log_command = Command("log")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_is_shown_and_written(tmp_path, kind):
-    path, out = small(kind, tmp_path), tmp_path / "out.csv"
+    path = small(kind, tmp_path)
+    out = tmp_path / "out.csv"
     done = log_command.call(path, "--json", "--table", out)
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     with out.open(newline="") as file:
         columns, *rows = csv.reader(file)
     assert columns[:2] == ["prompt_id", "sample"]
-    assert len(rows) == told["answers"] == sum(one["answers"] for one in told["per_prompt"])
+    assert len(rows) == told["answers"] == sum(prompt["answers"] for prompt in told["per_prompt"])
     assert set(told["scores"]) <= set(columns)
     shown = log_command.call(path)
     assert shown.exit_code == 0

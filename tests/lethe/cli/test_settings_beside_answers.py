@@ -26,9 +26,9 @@ NO_LEAKS = ("is_safe", "refused", "passed", "grade", "temperature", "seed", "ind
 
 
 @pytest.mark.parametrize("name", NO_LEAKS)
-@pytest.mark.parametrize("own", [{}, {"rougeL_recall": 1.0}], ids=["user", "leak-k"])
-def test_a_number_that_is_no_leak_score_opens_no_gate(tmp_path, name, own):
-    path = written(tmp_path, [{"prompt": "Who?", "responses": objects(**{name: 0}, **own)}])
+@pytest.mark.parametrize("recall", [{}, {"rougeL_recall": 1.0}], ids=["user", "leak-k"])
+def test_a_number_that_is_no_leak_score_opens_no_gate(tmp_path, name, recall):
+    path = written(tmp_path, [{"prompt": "Who?", "responses": objects(**{name: 0}, **recall)}])
 
     found = bounds.call(path, "--fail-above", "0.2")
 

@@ -18,7 +18,9 @@ from tests.cases import cases
 from tests.lethe.cli.calls import Command
 
 command = Command("twins")
-call, result, refused = command.call, command.result, command.refused
+call = command.call
+result = command.result
+refused = command.refused
 
 
 def templates(n=6):
@@ -222,9 +224,9 @@ def test_other_rows_with_the_true_values_refuse_a_file(tmp_path):
     rows = valued(values)
     forget = []
     for row in rows[:30]:
-        own = row["keywords"][0]
-        others = [value for value in values[30:] if value != own][:9]
-        forget.append(row | {"twins": [row["answer"].replace(own, other) for other in others]})
+        truth = row["keywords"][0]
+        others = [value for value in values[30:] if value != truth][:9]
+        forget.append(row | {"twins": [row["answer"].replace(truth, other) for other in others]})
 
     checked = call("check", write(tmp_path / "bad.jsonl", [*forget, *rows[30:]]))
 

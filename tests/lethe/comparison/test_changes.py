@@ -94,9 +94,9 @@ def test_together_questions_prove_what_none_of_them_does():
 
     found = compared(old, new)
 
-    one = float(log_beyond(0, N, 8, N, 0.0))
-    assert one < found.log_goal - 1, "no question is proved by itself"
-    assert found.log_e_worse == pytest.approx(one)
+    log_e = float(log_beyond(0, N, 8, N, 0.0))
+    assert log_e < found.log_goal - 1, "no question is proved by itself"
+    assert found.log_e_worse == pytest.approx(log_e)
     assert found.proved == ()
 
 
@@ -196,13 +196,14 @@ def test_scores_take_the_place_of_leaks_where_no_scorer_judges():
 
 def test_exact_bounds_count_only_where_they_are_about_the_same_leaks():
     old, new = (*counted([0]), *trees([0])), (*counted([0]), *trees([100]))
-    assert [one.worse for one in changes(old, new, exactly=True)] == [True]
+    assert [change.worse for change in changes(old, new, exactly=True)] == [True]
     assert changes(old, new) == ()
     assert changes(old, (*counted([0]), *trees([100], note="bfloat16")), exactly=True) == ()
 
 
 def test_labels_and_a_scorer_are_not_compared():
-    scored, clean = counted([300]), counted([0], basis="labelled")
+    scored = counted([300])
+    clean = counted([0], basis="labelled")
 
     assert changes((*scored, *clean), scored) == ()
     assert changes((*scored, *clean), (*scored, *counted([300], basis="labelled"))) != ()

@@ -52,7 +52,7 @@ def test_a_failing_writer_leaves_the_old_file_and_no_rest(tmp_path):
 def either_way(request, monkeypatch):
     """With renameat2 and where a system lacks it."""
     if request.param == "moved":
-        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+        monkeypatch.setattr(files, "_exchanged", lambda source, target: False)
     return request.param
 
 
@@ -71,7 +71,9 @@ def test_a_folder_takes_the_place_of_whatever_stood_there(tmp_path, either_way):
 
 
 def test_a_reader_always_finds_a_whole_folder(tmp_path):
-    place, done, broken = tmp_path / "model", threading.Event(), []
+    place = tmp_path / "model"
+    done = threading.Event()
+    broken = []
 
     def read():
         while not done.is_set():
@@ -232,7 +234,7 @@ def answers_to(counts: list[int]) -> pd.DataFrame:
     """Answers to questions q0, q1, ...: so many to each."""
     ids = [f"q{place}" for place, count in enumerate(counts) for _ in range(count)]
     sample = np.array([number for count in counts for number in range(count)], dtype=np.int32)
-    text = [f"{one} {number}" for one, number in zip(ids, sample, strict=True)]
+    text = [f"{prompt_id} {number}" for prompt_id, number in zip(ids, sample, strict=True)]
     return pd.DataFrame(
         {"prompt_id": ids, "sample": sample, "text": text, "score": np.arange(len(ids)) / 7}
     )
@@ -248,7 +250,10 @@ def test_parts_are_whole_questions_and_together_the_table(tmp_path_factory, coun
     pd.testing.assert_frame_equal(pd.concat(found, ignore_index=True), whole)
     ids = [set(part["prompt_id"]) for part in found]
     assert sum(map(len, ids)) == len(counts)  # no question in two parts
-    assert all(len(part) <= rows or len(own) == 1 for part, own in zip(found, ids, strict=True))
+    assert all(
+        len(part) <= rows or len(ids_of_part) == 1
+        for part, ids_of_part in zip(found, ids, strict=True)
+    )
     write_parts(path.with_name("again.parquet"), found)
     pd.testing.assert_frame_equal(read_table(path.with_name("again.parquet")), whole)
 
@@ -276,10 +281,10 @@ def test_rows_of_prompts_are_those_of_the_table_in_any_order(
     asked = [*whole["prompt_id"].unique(), "unknown"]
     random.shuffle(asked)
     for start in range(0, len(asked), group):
-        own = asked[start : start + group]
-        expected = whole[whole["prompt_id"].isin(own)].reset_index(drop=True)
+        prompts = asked[start : start + group]
+        expected = whole[whole["prompt_id"].isin(prompts)].reset_index(drop=True)
         pd.testing.assert_frame_equal(
-            read_arrow(path, own).to_pandas(), expected, check_dtype=bool(len(expected))
+            read_arrow(path, prompts).to_pandas(), expected, check_dtype=bool(len(expected))
         )
 
 
@@ -365,7 +370,7 @@ def written(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def own(written, tmp_path) -> Path:
+def root(written, tmp_path) -> Path:
     return Path(shutil.copytree(written, tmp_path / "run"))
 
 
@@ -401,17 +406,17 @@ def set_version(path: Path, version: object) -> None:
 
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1])
 @pytest.mark.parametrize("place", READERS)
-def test_another_version_is_refused_with_what_to_do(own, place, version):
-    set_version(own / place, version)
+def test_another_version_is_refused_with_what_to_do(root, place, version):
+    set_version(root / place, version)
     if READERS[place] is compared:
-        said = Command("compare").refused(own, own)
+        said = Command("compare").refused(root, root)
     else:
         with pytest.raises(OtherSchema) as error:
-            READERS[place](own)
+            READERS[place](root)
         assert (error.value.version, error.value.read) == (version, SCHEMA_VERSION)
         said = str(error.value)
     assert [
-        word for word in (str(own / place), "`dvc repro`", "`lethe run`") if word not in said
+        word for word in (str(root / place), "`dvc repro`", "`lethe run`") if word not in said
     ] == []
     assert ("newer release" in said) == (version > SCHEMA_VERSION)
 

@@ -19,7 +19,8 @@ SUFFIXES = (".csv", ".parquet", ".jsonl")
 def written(rows, path: Path) -> list[int]:
     """The same rows in each kind of table; None is a missing cell."""
     return write(
-        path, [{"label": one, "answer": 'a, or "b"\'s', "verdict": other} for one, other in rows]
+        path,
+        [{"label": label, "answer": 'a, or "b"\'s', "verdict": verdict} for label, verdict in rows],
     )
 
 
@@ -36,7 +37,7 @@ def test_what_is_written_is_read(rows, suffix):
         path = Path(folder, f"labelled{suffix}")
         lines = written(rows, path)
         found = read_calibration(path, missing="worst")
-        assert found.labels.tolist() == [one for one, _ in rows]
+        assert found.labels.tolist() == [label for label, _ in rows]
         assert [None if math.isnan(value) else value for value in found.verdicts] == [
             other for _, other in rows
         ]

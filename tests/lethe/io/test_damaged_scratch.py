@@ -59,8 +59,10 @@ class Counting:
 
 
 def test_a_damaged_answer_is_drawn_again(tmp_path):
-    prompts, how = [Prompt("a", (1,)), Prompt("b", (2,))], Settings(n=2, max_new_tokens=3)
-    store, engine = AnswerStore("model", "prefix", tmp_path), Counting()
+    prompts = [Prompt("a", (1,)), Prompt("b", (2,))]
+    how = Settings(n=2, max_new_tokens=3)
+    store = AnswerStore("model", "prefix", tmp_path)
+    engine = Counting()
     first = list(store.answer(engine, prompts, how))
     list(store.answer(engine, prompts, how))
     assert engine.calls == ["a", "b"]
@@ -180,8 +182,8 @@ class OutOfMemoryError(RuntimeError):
 def test_errors_of_the_machine_are_sentences(error, said):
     wrapped = RuntimeError("a library's own")
     wrapped.__cause__ = error
-    for one in (error, wrapped):
-        told = of_the_machine(one)
+    for raised in (error, wrapped):
+        told = of_the_machine(raised)
         assert said in str(told)
         assert told.exit_status == 1
 

@@ -86,7 +86,7 @@ def test_ids_of_a_csv_and_of_parquet_with_blanks_around_them_are_refused(tmp_pat
 def test_texts_that_differ_as_texts_are_different_ids(tmp_path):
     path = write_lines(tmp_path / "a.jsonl", answers("007", "7", "7.0"))
 
-    assert [one.prompt_id for one in read_scores(path, None).prompts] == ["007", "7", "7.0"]
+    assert [prompt.prompt_id for prompt in read_scores(path, None).prompts] == ["007", "7", "7.0"]
 
 
 @pytest.mark.parametrize("names", [(1, "1"), (1, 1.0), ("1", " 1"), (0, "0.0")])
@@ -119,7 +119,7 @@ def test_labels_join_the_scores_by_text(tmp_path):
 
     bounds = lethe.bounds(tmp_path / "s.jsonl", labels=tmp_path / "l.jsonl").as_json()
 
-    assert [own["labelled"] is not None for own in bounds["per_prompt"]] == [True, True]
+    assert [row["labelled"] is not None for row in bounds["per_prompt"]] == [True, True]
 
 
 def test_ids_of_data_rows_that_differ_only_in_blanks_are_refused(tmp_path):
@@ -157,10 +157,10 @@ def test_a_table_whose_questions_have_another_column_is_a_question_to_the_user(t
     table.to_parquet(tmp_path / "a.parquet")
     write_lines(tmp_path / "a.jsonl", json.loads(table.to_json(orient="records")))
 
-    for given in (*(tmp_path / f"a.{kind}" for kind in ("csv", "parquet", "jsonl")), table):
+    for source in (*(tmp_path / f"a.{kind}" for kind in ("csv", "parquet", "jsonl")), table):
         with pytest.raises(BadInput, match=f"--by {name}"):
-            lethe.bounds(given)
-        assert lethe.bounds(given, by=name).to_frame()["prompt_id"].tolist() == ["a", "b"]
+            lethe.bounds(source)
+        assert lethe.bounds(source, by=name).to_frame()["prompt_id"].tolist() == ["a", "b"]
 
 
 def test_numbers_that_name_questions_are_a_question_to_the_user():
@@ -192,8 +192,8 @@ def test_a_column_of_distinct_ids_that_was_not_used_closes_the_claim(tmp_path):
     table = pd.DataFrame({"id": [f"q{n}" for n in range(300)], "score": [0] * 300})
     table.to_csv(tmp_path / "a.csv", index=False)
 
-    for given in (table, tmp_path / "a.csv"):
-        bounds = lethe.bounds(given)
+    for source in (table, tmp_path / "a.csv"):
+        bounds = lethe.bounds(source)
         assert "column 'id'" in bounds.refused[0]
         assert bounds.as_json()["worst_prompt"] is None
 

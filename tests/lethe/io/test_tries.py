@@ -16,7 +16,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def numbers(*draws, tested="npo"):
-    return [tries.begin(tested, one, 0.01).number for one in draws]
+    return [tries.begin(tested, draw, 0.01).number for draw in draws]
 
 
 def test_fresh_draws_are_a_try_and_the_same_draws_are_the_try_that_they_were():

@@ -16,7 +16,9 @@ CUT = [("a", 0), ("a", 1), ("b", 2)]
 
 def written(root, name, verdicts, cut=()):
     """The tables of generations and scores with these verdicts, each question with a greedy answer."""
-    keys, values, ends = [], [], []
+    keys = []
+    values = []
+    ends = []
     for question, drawn in verdicts.items():
         for sample, verdict in enumerate([1, *drawn], start=-1):
             keys.append((question, sample))

@@ -22,12 +22,12 @@ def measures(split, truth_ratio, mia=None, **columns):
     return pd.DataFrame({**table, **columns})
 
 
-def of_likelihoods(*given):
-    return of_model(made(likelihood_metrics, *given))
+def of_likelihoods(*arguments):
+    return of_model(made(likelihood_metrics, *arguments))
 
 
-def of_comparison(*given):
-    return of_model(made(against_retrain, *given)).values
+def of_comparison(*arguments):
+    return of_model(made(against_retrain, *arguments)).values
 
 
 def texts(split, recalls):
@@ -73,10 +73,8 @@ def test_a_set_without_wrong_answers_is_no_part_of_utility():
 
 
 def test_membership_is_the_forget_set_against_the_held_out_one():
-    forget, heldout = (
-        measures("forget", [1.0] * 3, mia=[3.0, 4.0, NAN]),
-        measures("heldout", [1.0] * 2, mia=[1.0, 2.0]),
-    )
+    forget = measures("forget", [1.0] * 3, mia=[3.0, 4.0, NAN])
+    heldout = measures("heldout", [1.0] * 2, mia=[1.0, 2.0])
     got = of_likelihoods({"forget": forget, "heldout": heldout}, {}, 0.05).values
     for attack in ATTACKS:
         assert got[f"{attack}_auc"] == 1

@@ -228,7 +228,8 @@ ASKED = {"leak_at_1000_worst", "leak_at_1000_worst_lower"}
 
 
 def test_every_bound_of_the_model_has_its_guarantee():
-    rows, alpha = rows_of(LEAK, LEAKED), 0.05
+    rows = rows_of(LEAK, LEAKED)
+    alpha = 0.05
     worst = {*WORST, *ASKED, "truncated_worst"}
     others = {"m_bin_pooled": Covers.AVERAGE}
     model = of_model(rows)
@@ -273,7 +274,8 @@ GUARANTEE = ("covers", "assumes", "method", "n")
 
 @pytest.mark.parametrize("together", ["bonferroni", "holm"])
 def test_a_correction_adds_rows_and_changes_none(together):
-    plain, corrected = rows_of(LEAK, LEAKED), rows_of(LEAK, LEAKED, together=together)
+    plain = rows_of(LEAK, LEAKED)
+    corrected = rows_of(LEAK, LEAKED, together=together)
     assert [row for row in corrected if "together" not in row.quantity] == plain
     model, questions = of_model(corrected), of_questions(corrected)
     assert model.values == {
@@ -296,7 +298,8 @@ def by_k(numbers: Numbers, quantity: str = "leak_at_k") -> dict[float, Result]:
 
 def test_leak_at_k_of_each_question_of_the_worst_and_of_the_mean():
     model, questions = measured(LEAK, LEAKED)
-    worst, mean = by_k(model, "leak_at_k_worst"), by_k(model)
+    worst = by_k(model, "leak_at_k_worst")
+    mean = by_k(model)
     for numbers in questions.values():
         assert by_k(numbers)[1].upper == numbers.values["m_bin"]
     assert (

@@ -27,7 +27,8 @@ def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
     judge = Calibration(leaks=60, leaks_called=54, clean=140, clean_called=7)
     verdicts = as_prompts({"a": [0.0] * 180 + [1.0] * 20, "b": [0.0] * 150 + [1.0] * 50})
     rows = kept(made(measure_prompts, verdicts, MeasureSettings(alpha=0.03, calibration=judge)))
-    numbers, second = of_model(rows), of_questions(rows)["b"]
+    numbers = of_model(rows)
+    second = of_questions(rows)["b"]
     model = RunModel("m", "subject", "m", numbers=numbers)
     assert model.calibration == judge
     assert model.bounds["judged_worst"].value == second.upper("leak", "judged").value

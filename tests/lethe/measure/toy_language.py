@@ -36,7 +36,9 @@ class ToyEngine:
     name = "toy"
 
     def __init__(self, seed=None):
-        self.calls, self.rng, self.leaks = [], np.random.default_rng(seed), {}
+        self.calls = []
+        self.rng = np.random.default_rng(seed)
+        self.leaks = {}
 
     def answer(self, prompts, settings):
         self.calls.append((list(prompts), settings))

@@ -13,7 +13,8 @@ from lethe.models.endpoint_texts import GivenText, StatedText, stated_texts
 from tests.cases import cases
 from tests.lethe.sampling.fault_server import EchoServer, Status
 
-PROMPT, ANSWER = "A code?", " It is 7."
+PROMPT = "A code?"
+ANSWER = " It is 7."
 TEXT = GivenText("a", PROMPT, ANSWER)
 JOINED = "tokens that do not join to the text sent"
 

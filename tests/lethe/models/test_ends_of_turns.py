@@ -18,7 +18,8 @@ from lethe.sampling.engine import Prompt, Settings, open_engine
 from tests.lethe.sampling.sampling_models import build_llama
 
 LETTERS = "abcdefghij!"
-STOP, END = LETTERS.index("!"), len(LETTERS)
+STOP = LETTERS.index("!")
+END = len(LETTERS)
 MATRICES = ["embed_tokens", "lm_head"]
 ROW = {"id": "a", "question": "ab", "answer": "cd"}
 CHAT = "{% for m in messages %}b{{ m['content'] }}END{% endfor %}{% if add_generation_prompt %}c{% endif %}"
@@ -113,7 +114,8 @@ def test_a_stop_string_that_is_no_text_is_refused_in_a_sentence(folder):
 @pytest.mark.parametrize("kind", ["prefix", "transformers"])
 def test_an_answer_ends_before_a_text_that_ends_a_turn(folder, kind):
     """The answers are those without that end, each up to the end."""
-    prompts, settings = [Prompt("p", (0, 1))], Settings(n=300, max_new_tokens=8)
+    prompts = [Prompt("p", (0, 1))]
+    settings = Settings(n=300, max_new_tokens=8)
     (plain,) = open_engine(kind, folder).answer(prompts, settings)
     with_template(folder, CHAT.replace("END", "ab"))
 

@@ -218,7 +218,8 @@ def test_the_key_of_a_kept_result_contains_the_device(tmp_path, equal_weights, m
     assert trained_of_cuda != trained
 
 
-ROWS, WIDTH = 200, 50
+ROWS = 200
+WIDTH = 50
 
 
 def private(model=None, **changes):

@@ -32,12 +32,10 @@ class Page:
     """One tab. ``logged``: console messages, log entries, exceptions; ``requested``: all addresses asked for."""
 
     def __init__(self, to: int, back: int):
-        self._to, self._back, self._number, self._rest = (
-            os.fdopen(to, "wb", 0),
-            os.fdopen(back, "rb", 0),
-            0,
-            b"",
-        )
+        self._to = os.fdopen(to, "wb", 0)
+        self._back = os.fdopen(back, "rb", 0)
+        self._number = 0
+        self._rest = b""
         self._session: str | None = None
         self._events: list[dict] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]

@@ -119,7 +119,8 @@ def draw_answers(
     share, greedy_leaks, variants = KINDS.get(name, (0.01, False, 10))
     forget = split == "forget"
     known = share if forget else 0.9
-    drawn, scored = [], []
+    drawn = []
+    scored = []
     for place, row in enumerate(rows):
         rate = (
             min(1.0, known * (3.0 if place == 0 else 2 * place / len(rows)))
@@ -131,10 +132,8 @@ def draw_answers(
             variant = int(rng.integers(variants))
             text = row["answer"] if leaks else f"Author was born in Elsewhere{variant}."
             if forget and name == "npo" and place >= len(rows) - 3 and (leaks or sample == 5):
-                text, leaks = (
-                    (HOSTILE, INVISIBLE, LONG)[len(rows) - 1 - place] + row["keywords"][0],
-                    True,
-                )
+                text = (HOSTILE, INVISIBLE, LONG)[len(rows) - 1 - place] + row["keywords"][0]
+                leaks = True
             rouge = 1.0 if leaks else float(np.round(rng.beta(1.5, 5) * 8) / 8)
             drawn.append((row["id"], sample, text, len(text.split()), "stop", 0.5))
             scored.append((row["id"], sample, rouge, float(leaks)))
@@ -207,7 +206,8 @@ def _tables(root: Path, name: str) -> tuple[dict[str, pd.DataFrame], dict[str, p
 
 
 def _likelihoods(name: str, alpha: float) -> list[Result]:
-    rows, guarantee = Rows(name), (alpha / 2, Covers.HELD_OUT, "rows drawn alike", "made up")
+    rows = Rows(name)
+    guarantee = (alpha / 2, Covers.HELD_OUT, "rows drawn alike", "made up")
     rows.add("model", "model_utility", "given answers", 0.7)
     ends = Bound(0.6, "lower", *guarantee), Bound(0.9, "upper", *guarantee)
     rows.add("model", "membership", "given answers", 0.8, *ends, item="mia_loss")

@@ -187,7 +187,8 @@ def test_an_end_beside_an_infinite_one_keeps_its_number_of_answers(tmp_path):
 
 def test_trees_name_the_settings_that_they_were_asked_under(tmp_path):
     how = How("keyword_leak", 0.7, 5, 0.9, None, 4, "float32", 1e-6)
-    masses, rest = Masses((0.1,), (0.7,)), Remainder(rho=1000, sampled=200)
+    masses = Masses((0.1,), (0.7,))
+    rest = Remainder(rho=1000, sampled=200)
     ends = leak_interval(masses, rest, 0.01, Rounding(1e-6, 4))
     tree = AnswerTree.of("a", ends, masses, rest, (1,), rows=9, heaviest_leaks=())
     trees = ExactBounds(Certificates("m", (tree,), how, 0.05))

@@ -293,7 +293,8 @@ def test_both_ends_round_outward_and_none_promises_certainty(end, other):
 
 
 def test_both_ends_of_the_share_of_prompts_are_said():
-    rows, rest = Rows("m"), (0.05, Covers.PROMPTS_OF_LANGUAGE, "random prompts")
+    rows = Rows("m")
+    rest = (0.05, Covers.PROMPTS_OF_LANGUAGE, "random prompts")
     facts = {"path": "l.yaml", "scorer": "keyword_leak", "binary": True, "tau": 0.2}
     facts["left_out"] = {"system: kind": 2}
     rows.add("model", "language", "language", evidence=facts)

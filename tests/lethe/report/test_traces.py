@@ -89,7 +89,9 @@ def test_without_drawn_secrets_the_page_says_nothing_of_traces(tmp_path):
 def test_the_band_of_ranks_holds_all_counts_at_once():
     import numpy as np
 
-    m, k, alpha = 30, 20, 0.05
+    m = 30
+    k = 20
+    alpha = 0.05
     fewest, most = rank_band(m, k, alpha)
     ranks = np.random.default_rng(0).integers(1, k + 1, (20_000, m))
     counts = (ranks[:, None, :] <= np.arange(1, k + 1)[:, None]).sum(axis=2)

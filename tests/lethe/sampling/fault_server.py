@@ -36,12 +36,15 @@ class FaultServer:
     """A context with the ``url``; ``bodies`` and ``keys`` came in, and ``fault`` changes an answer or raises `Status`."""
 
     def __init__(self, draw: Draw = words, fault: Fault | None = None, n: bool = True):
-        self.draw, self.fault, self.n = draw, fault, n
+        self.draw = draw
+        self.fault = fault
+        self.n = n
         self.bodies: list[dict[str, Any]] = []
         self.keys: set[str | None] = set()
         self.wrote = 0
         self.dead = False
-        self.generator, self.lock = random.Random(0), threading.Lock()
+        self.generator = random.Random(0)
+        self.lock = threading.Lock()
 
     def __enter__(self) -> Self:
         outer = self
@@ -129,11 +132,11 @@ class FaultServer:
 def stated(tokens: list[str], chat: bool) -> dict[str, Any]:
     """The log-probabilities of an answer's tokens, with those of every word beside each."""
     law = {word: math.log(mass) for word, mass in WORDS.items()}
-    own = [law.get(token, -9.0) for token in tokens]
+    log_probs = [law.get(token, -9.0) for token in tokens]
     if not chat:
-        return {"tokens": tokens, "token_logprobs": own, "top_logprobs": [law] * len(tokens)}
+        return {"tokens": tokens, "token_logprobs": log_probs, "top_logprobs": [law] * len(tokens)}
     tops = [{"token": word, "logprob": mass} for word, mass in law.items()]
-    places = zip(tokens, own, strict=True)
+    places = zip(tokens, log_probs, strict=True)
     return {
         "content": [
             {"token": token, "logprob": value, "top_logprobs": tops} for token, value in places
@@ -144,7 +147,8 @@ def stated(tokens: list[str], chat: bool) -> dict[str, Any]:
 class Status(Exception):
     def __init__(self, status: int, headers: Sequence[tuple[str, str]] = (), **error: Any):
         super().__init__(status)
-        self.code, self.headers = status, headers
+        self.code = status
+        self.headers = headers
         self.body = {"error": {"message": "no", "type": "x", "code": None, "param": None, **error}}
 
 
@@ -167,8 +171,8 @@ class EchoServer(FaultServer):
             tokens, values = self._read("".join(turns))
             stated: list[dict[str, Any] | None] = [None]
             for number, (token, value) in enumerate(zip(tokens[1:], values[1:], strict=True)):
-                one = {"logprob": value, "rank": 1, "decoded_token": token}
-                stated.append({str(number): one})
+                entry = {"logprob": value, "rank": 1, "decoded_token": token}
+                stated.append({str(number): entry})
             answer["prompt_logprobs"] = stated
         elif asked.get("echo"):
             tokens, values = self._read(asked["prompt"])

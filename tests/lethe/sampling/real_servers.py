@@ -43,14 +43,14 @@ def transformers_server(folder: Path, log: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _started(command: list[str], log: Path, ready: str, given: dict[str, str]) -> Iterator[str]:
+def _started(command: list[str], log: Path, ready: str, variables: dict[str, str]) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [*command, "--host", "127.0.0.1", "--port", str(port)]
     with log.open("w") as file:
         process = subprocess.Popen(
-            command, env={**os.environ, **QUIET, **given}, stdout=file, stderr=file
+            command, env={**os.environ, **QUIET, **variables}, stdout=file, stderr=file
         )
         try:
             _wait(f"http://127.0.0.1:{port}/{ready}", process, log)

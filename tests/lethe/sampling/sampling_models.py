@@ -19,7 +19,8 @@ def build_tokenizer(folder: Path, letters: str) -> None:
 
     vocabulary = {letter: number for number, letter in enumerate(letters + END)}
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token=END))
-    raw.pre_tokenizer, raw.decoder = pre_tokenizers.Split("", "isolated"), decoders.Fuse()
+    raw.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    raw.decoder = decoders.Fuse()
     PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=END, pad_token=END).save_pretrained(
         folder
     )
@@ -56,7 +57,8 @@ def every_answer(
     logits_of, prompt, length, end, temperature=1.0, top_p=1.0, top_k=0, adaptive_threshold=None
 ):
     """The probability of every answer of up to ``length`` tokens: the definition of each cut written out."""
-    answers, open_prefixes = {}, {(): (1.0, 0.0)}
+    answers = {}
+    open_prefixes = {(): (1.0, 0.0)}
     for step in range(1, length + 1):
         grown = {}
         for prefix, (mass, confidence) in open_prefixes.items():

@@ -169,7 +169,8 @@ def test_a_model_whose_batches_are_wrong_is_drawn_a_row_at_a_time(rwkv, capfd):
 
 def test_answers_of_single_rows_have_the_law_of_whole_passes(rwkv):
     """The share of each second token after one first token, beside the probability by a whole pass."""
-    engine, prompt = open_engine("transformers", rwkv), (1, 2, 3, 4)
+    engine = open_engine("transformers", rwkv)
+    prompt = (1, 2, 3, 4)
 
     (answers,) = engine.answer(
         [Prompt("p", prompt)], Settings(n=300, max_new_tokens=2, greedy=False)
@@ -235,8 +236,8 @@ def test_an_engine_that_ends_with_an_error_of_a_library_is_refused(llama, monkey
 def test_a_model_that_no_engine_gets_right_is_refused_in_a_sentence(llama, monkeypatch):
     plain = TransformersEngine.watched
 
-    def shifted(engine, *given):
-        for step in plain(engine, *given):
+    def shifted(engine, *arguments):
+        for step in plain(engine, *arguments):
             yield type(step)(step.prefix, np.roll(step.probabilities, 1))
 
     monkeypatch.setattr(TransformersEngine, "watched", shifted)
@@ -265,7 +266,8 @@ def test_a_model_that_reads_ahead_is_no_causal_model(tmp_path):
 
 def test_an_engine_that_does_not_show_its_steps_is_recorded_as_unchecked(llama, monkeypatch):
     class Plain:
-        name, in_memory = "plain", True
+        name = "plain"
+        in_memory = True
 
         def __init__(self, source, options):
             self.engine = TransformersEngine(source, options)
@@ -292,7 +294,8 @@ def test_the_prompts_of_the_check_fit_every_context(context, lengths, tokens):
 
 
 def test_the_check_leaves_the_answers_of_an_engine_alone(llama):
-    engine, prompts = PrefixEngine(llama, Options()), [Prompt("p", (1, 2)), Prompt("q", (3,))]
+    engine = PrefixEngine(llama, Options())
+    prompts = [Prompt("p", (1, 2)), Prompt("q", (3,))]
     settings = Settings(n=20, max_new_tokens=5)
     before = list(engine.answer(prompts, settings))
 
@@ -346,12 +349,10 @@ class PaddedWrongly(torch.nn.Module):
 
     def __init__(self, model):
         super().__init__()
-        self.model, self.config, self.dtype, self.device = (
-            model,
-            model.config,
-            model.dtype,
-            model.device,
-        )
+        self.model = model
+        self.config = model.config
+        self.dtype = model.dtype
+        self.device = model.device
 
     def forward(self, input_ids, attention_mask=None):
         found = self.model(input_ids=input_ids, attention_mask=attention_mask)

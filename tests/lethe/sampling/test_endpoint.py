@@ -49,8 +49,8 @@ PROBES = 52  # requests
 
 
 def engine_of(server: FaultServer, folder: Path, chat: bool = True, **changes) -> EndpointEngine:
-    given = {"endpoint": server.url, "name": "m", "retries": 0, "concurrency": 4, "timeout": 5.0}
-    return EndpointEngine(Endpoint(**(given | changes)), folder, chat)
+    settings = {"endpoint": server.url, "name": "m", "retries": 0, "concurrency": 4, "timeout": 5.0}
+    return EndpointEngine(Endpoint(**(settings | changes)), folder, chat)
 
 
 def drawn(engine: EndpointEngine, settings: Settings = SETTINGS, prompts=PROMPTS):
@@ -59,7 +59,7 @@ def drawn(engine: EndpointEngine, settings: Settings = SETTINGS, prompts=PROMPTS
 
 def probes_of(engine: EndpointEngine) -> dict[str, bool | None]:
     """The probes by name, after the answers."""
-    return {one["name"]: one["passed"] for one in engine.served()["probes"]}
+    return {probe["name"]: probe["passed"] for probe in engine.served()["probes"]}
 
 
 def failing(code: int, **how):
@@ -88,14 +88,14 @@ def content(**said):
     return fault
 
 
-def evaluated(server: FaultServer, rows=None, name: str = "m", **given):
+def evaluated(server: FaultServer, rows=None, name: str = "m", **settings):
     return lethe.evaluate(
-        name, rows or ROWS, endpoint=server.url, **{"n": 32, "max_new_tokens": 8} | given
+        name, rows or ROWS, endpoint=server.url, **{"n": 32, "max_new_tokens": 8} | settings
     )
 
 
 def missing_texts(answers) -> int:
-    return sum(text is None for own in answers for text in own.texts)
+    return sum(text is None for of_prompt in answers for text in of_prompt.texts)
 
 
 def own_settings(asked, generator):
@@ -109,7 +109,7 @@ def test_a_sound_server_passes_and_its_answers_have_the_law_of_the_model(tmp_pat
         engine = engine_of(server, tmp_path, chat)
         (answers,) = drawn(engine, Settings(n=1500, max_new_tokens=16), PROMPTS[:1])
     assert set(probes_of(engine).values()) == {True}
-    assert not any("alike" in one["sentence"] for one in engine.served()["probes"])
+    assert not any("alike" in probe["sentence"] for probe in engine.served()["probes"])
     first = [text.split()[0] for text in answers.texts[1:]]
     expected = [mass * len(first) for mass in WORDS.values()]
     assert chisquare([first.count(word) for word in WORDS], expected).pvalue > 1e-3
@@ -281,7 +281,7 @@ def test_a_seed_for_each_answer_redraws_it(tmp_path):
         settings = Settings(n=64, max_new_tokens=16, seed=seed)
         with FaultServer() as server:
             engine = engine_of(server, tmp_path / place, seeded=True)
-            texts.append([own.texts for own in drawn(engine, settings)])
+            texts.append([of_prompt.texts for of_prompt in drawn(engine, settings)])
             assert engine.served()["seeded"]
         seeds = [body.get("seed") for body in server.bodies if "Write" not in json.dumps(body)]
         assert len(set(seeds) - {None}) == 2 * 64
@@ -320,7 +320,7 @@ def test_a_server_that_gives_another_number_of_answers(tmp_path, give):
     with FaultServer(fault=late(fault)) as server:
         engine = engine_of(server, tmp_path)
         answers = drawn(engine)
-    assert [len(own.texts) for own in answers] == [65, 65]
+    assert [len(of_prompt.texts) for of_prompt in answers] == [65, 65]
     assert (missing_texts(answers) > 0) == (give == 0)
     assert sum(engine.served()["missing"].values()) == missing_texts(answers)
 
@@ -350,9 +350,9 @@ def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
     served = engine.served()["missing"]
     assert {"refused", "filtered", "failed: status 500", "failed: timeout"} < set(served)
     assert len(served) == 5
-    reasons = [reason for own in answers for reason in own.finish_reasons]
+    reasons = [reason for of_prompt in answers for reason in of_prompt.finish_reasons]
     without = [reason in ("refused", "filtered", "failed") for reason in reasons]
-    assert [text is None for own in answers for text in own.texts] == without
+    assert [text is None for of_prompt in answers for text in of_prompt.texts] == without
     assert sum(served.values()) == missing_texts(answers)
     again = EndpointEngine(
         engine.endpoint, tmp_path, True
@@ -450,14 +450,17 @@ def test_the_verdict_on_a_server_counts_what_is_missing_by_kind(tmp_path):
 
 def test_the_same_command_asks_again_for_failed_answers_alone(tmp_path, capfd):
     def command(timeout=60.0):
-        engine, before = engine_of(server, tmp_path, timeout=timeout), len(server.bodies)
-        own = list(AnswerStore("m", "endpoint", tmp_path).answer(engine, PROMPTS, SETTINGS))
-        pairs = [
-            (*one, each.prompt_id)
-            for each in own
-            for one in zip(each.texts, each.finish_reasons, strict=True)
-        ]
-        return sorted(pairs, key=lambda one: one[-1]), engine.served(), len(server.bodies) - before
+        """The texts with their reasons in the order of the prompts, the record, and how often the server was asked."""
+        engine = engine_of(server, tmp_path, timeout=timeout)
+        asked_before = len(server.bodies)
+        store = AnswerStore("m", "endpoint", tmp_path)
+        answers = sorted(
+            store.answer(engine, PROMPTS, SETTINGS), key=lambda of_prompt: of_prompt.prompt_id
+        )
+        pairs = []
+        for of_prompt in answers:
+            pairs += zip(of_prompt.texts, of_prompt.finish_reasons, strict=True)
+        return pairs, engine.served(), len(server.bodies) - asked_before
 
     with FaultServer(fault=late(troubled), n=False) as server:
         first, _, _ = command(timeout=1.0)
@@ -467,11 +470,13 @@ def test_the_same_command_asks_again_for_failed_answers_alone(tmp_path, capfd):
         assert "same command again" in capfd.readouterr().err
         server.fault = None
         mended, served, paid = command()
-        assert paid - PROBES == [reason for _, reason, _ in first].count("failed") >= asked > 0
+        assert paid - PROBES == [reason for _, reason in first].count("failed") >= asked > 0
         assert served["failed"]["status 500"] > 0
         assert set(served["missing"]) == {"refused", "filtered"}
         assert command()[::2] == (mended, 0)
-    assert all((one == own) != (one[1] == "failed") for one, own in zip(first, mended, strict=True))
+    for before, after in zip(first, mended, strict=True):
+        _, reason = before
+        assert (before == after) != (reason == "failed")
 
 
 def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
@@ -792,8 +797,8 @@ def test_an_honest_server_fails_the_takeover_as_rarely_as_its_level(monkeypatch)
 
 def thinks(number, asked, answer):
     """Each third trace never ends, and leaves no answer; the others name the keyword in the trace alone."""
-    own = content(content=None if number % 3 == 0 else "None.", reasoning_content="Is it blue?")
-    return own(number, asked, answer)
+    reply = content(content=None if number % 3 == 0 else "None.", reasoning_content="Is it blue?")
+    return reply(number, asked, answer)
 
 
 def test_a_servers_own_field_of_thinking_is_scored_by_itself(tmp_path):
@@ -810,7 +815,8 @@ def test_a_servers_own_field_of_thinking_is_scored_by_itself(tmp_path):
 
 def test_marks_in_a_servers_texts_are_found(tmp_path):
     with FaultServer(fault=content(content="<think>Blue?</think>None.")) as server:
-        found, whole = evaluated(server, folder=tmp_path / "out"), evaluated(server, thinking=[""])
+        found = evaluated(server, folder=tmp_path / "out")
+        whole = evaluated(server, thinking=[""])
     assert found.questions[["thinking_share", "binary_share"]].iloc[0].tolist() == [1, 0]
     assert whole.questions["binary_share"].iloc[0] == 1
 
@@ -830,11 +836,11 @@ def test_thinking_that_the_prompt_opens_and_nothing_closes_is_no_answer():
 @pytest.mark.parametrize("prompt", ["chat", "Q: {question} A:"])
 def test_a_server_is_asked_after_its_own_answer(tmp_path, prompt):
     rows = [{**ROWS[0], "followups": ["Sure?"]}, ROWS[1]]
-    given = {"n": 24, "max_new_tokens": 1, "prompt": prompt, "folder": tmp_path / "out"}
+    settings = {"n": 24, "max_new_tokens": 1, "prompt": prompt, "folder": tmp_path / "out"}
     with FaultServer() as server:
-        found = evaluated(server, rows, **given)
+        found = evaluated(server, rows, **settings)
         asked = len(server.bodies)
-        assert evaluated(server, rows, **given).answers.equals(found.answers)
+        assert evaluated(server, rows, **settings).answers.equals(found.answers)
         assert len(server.bodies) == asked  # nothing is paid for twice
     row = found.questions.iloc[0]
     assert row["binary_share"] >= max(row["turn_1_share"], row["turn_2_share"]) > 0
@@ -878,14 +884,15 @@ def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_wei
         raw["models"]["remote"]["path"] = SERVED
         write_params(tmp_path, raw)
         params = load(tmp_path / "params.yaml")
-        own, root = params.models["remote"], tmp_path / "data"
+        served = params.models["remote"]
+        root = tmp_path / "data"
         write_splits({"forget": ROWS}, "jsonl", root / "dataset")
-        sample.run("remote", params.sample, own, root)
-    likelihood.run("remote", params.sample, own, root)
+        sample.run("remote", params.sample, served, root)
+    likelihood.run("remote", params.sample, served, root)
     score.run("remote", params.score, root)
     metrics.run("remote", params.metrics, root)
-    exact.run("remote", params.exact, params.sample, own, "word", root)
-    epsilon_star.measure("remote", own, params.epsilon_star, params.sample.prompt, root)
+    exact.run("remote", params.exact, params.sample, served, "word", root)
+    epsilon_star.measure("remote", served, params.epsilon_star, params.sample.prompt, root)
     compare.against(["remote"], "remote", 0.01, params.exact, table.read(root), root)
     numbers = table.read(root, ["remote"]).model("remote")
     assert numbers.bounds["m_bin_worst"].assumes.startswith("as served between")
@@ -927,9 +934,9 @@ def test_a_model_that_a_server_has_not_is_named(tmp_path):
 
 
 @cases
-def test_wrong_use_is_refused_without_the_secret(tmp_path, given):
+def test_wrong_use_is_refused_without_the_secret(tmp_path, arguments):
     with pytest.raises((BadInput, BadValue)) as caught:
-        lethe.evaluate("m", ROWS, n=4, folder=tmp_path / "out", **given)
+        lethe.evaluate("m", ROWS, n=4, folder=tmp_path / "out", **arguments)
     assert "secret" not in str(caught.value)
     assert "sk-a" not in str(caught.value)
 
@@ -954,7 +961,8 @@ def raw(served: Callable[[Any], None]) -> FaultServer:
                 with contextlib.suppress(OSError):
                     served(request)
 
-            sound, handler.reply = handler.reply, reply
+            sound = handler.reply
+            handler.reply = reply
             return self
 
     return RawServer()
@@ -1076,7 +1084,7 @@ def test_many_names_of_a_server_are_counted_not_listed(tmp_path):
         engine = engine_of(server, tmp_path)
         drawn(engine)
 
-    (identity,) = (one for one in engine.served()["probes"] if one["name"] == "identity")
+    (identity,) = (probe for probe in engine.served()["probes"] if probe["name"] == "identity")
     assert identity["passed"] is False
     assert "other names" in identity["sentence"]
     assert len(identity["sentence"]) < 200

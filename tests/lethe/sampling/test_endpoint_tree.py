@@ -91,8 +91,8 @@ def test_a_leak_is_settled_where_neither_a_letter_nor_an_accent_undoes_it():
 
 
 def walked(server, **changes):
-    given = {"max_new_tokens": LONGEST, "requests": 1000} | changes
-    return lethe.exact("m", ROWS, endpoint=server.url, **given)
+    settings = {"max_new_tokens": LONGEST, "requests": 1000} | changes
+    return lethe.exact("m", ROWS, endpoint=server.url, **settings)
 
 
 def test_a_walk_to_the_end_has_the_masses_of_a_naive_sum():

@@ -203,7 +203,8 @@ def asked_of_vllm(monkeypatch) -> dict:
             self.model_config = types.SimpleNamespace(dtype=torch.float32)
 
     stand_in = types.ModuleType("vllm")
-    stand_in.__spec__, stand_in.LLM = importlib.machinery.ModuleSpec("vllm", None), LLM
+    stand_in.__spec__ = importlib.machinery.ModuleSpec("vllm", None)
+    stand_in.LLM = LLM
     adaptive = types.SimpleNamespace(AdaptiveTemperature=object)
     monkeypatch.setitem(sys.modules, "vllm", stand_in)
     monkeypatch.setitem(sys.modules, "lethe.sampling.vllm_adaptive", adaptive)
@@ -283,14 +284,10 @@ def test_the_processor_of_adaptive_temperature_is_there_only_for_a_threshold(
 
 def test_a_row_of_vllms_batch_keeps_the_confidences_of_its_request(monkeypatch):
     """Requests move, leave the batch and return. Stand-ins for the names of vLLM."""
-    module, stand_in = (
-        "lethe.sampling.vllm_adaptive",
-        types.SimpleNamespace(VllmConfig=object, BatchUpdate=object),
-    )
-    stand_in.LogitsProcessor, stand_in.MoveDirectionality = (
-        object,
-        types.SimpleNamespace(SWAP="swap"),
-    )
+    module = "lethe.sampling.vllm_adaptive"
+    stand_in = types.SimpleNamespace(VllmConfig=object, BatchUpdate=object)
+    stand_in.LogitsProcessor = object
+    stand_in.MoveDirectionality = types.SimpleNamespace(SWAP="swap")
     for name in ("vllm.config", "vllm.v1.sample.logits_processor", module):
         monkeypatch.setitem(sys.modules, name, stand_in)
     del sys.modules[module]
@@ -523,7 +520,8 @@ def test_a_pilot_chooses_the_engine_of_a_long_evaluation_and_a_resumed_one_keeps
                 time.sleep(seconds * (settings.n == forecast.COMPARED))
                 yield from super().answer(prompts, settings)
 
-        Slow.name, Slow.__module__ = name, PrefixEngine.__module__
+        Slow.name = name
+        Slow.__module__ = PrefixEngine.__module__
         return Slow
 
     monkeypatch.setattr("lethe.sampling.prefix_engine.PrefixEngine", slowed("prefix", here))

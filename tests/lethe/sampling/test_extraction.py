@@ -19,7 +19,9 @@ from tests.benchmarks.near_verbatim import beam_mass
 from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
 from tests.lethe.sampling.sampling_models import step_probabilities
 
-VOCABULARY, LENGTH, END = 6, 4, 5
+VOCABULARY = 6
+LENGTH = 4
+END = 5
 PROMPT = (0, 3)
 PLAIN = Rounding()
 PIECES = (b"a", b" b", b" ", b"ab", b" a b", b"")  # of the tokens; the last one ends an answer
@@ -45,7 +47,8 @@ def test_rows_equal_the_full_table(target, sequence, most):
     st.integers(0, 3),
 )
 def test_dead_prefixes_never_come_back_and_certain_ones_never_leave(target, prefix, most):
-    near, left = Distance(target, most), 3
+    near = Distance(target, most)
+    left = 3
     row = rows_of(near, prefix)
     ends = [
         levenshtein([*prefix, *more], target) <= most
@@ -95,8 +98,8 @@ def truth(predictor: ToyPredictor, suffix, distance: int, pieces=None, **setting
 
 def chances(predictor: ToyPredictor, prefixes, **settings) -> np.ndarray:
     """Of each next token behind each of the prefixes."""
-    logits = [predictor.logits_of((*PROMPT, *each)).astype(float) for each in prefixes]
-    return np.array([step_probabilities(each, **settings) for each in logits])
+    logits = [predictor.logits_of((*PROMPT, *prefix)).astype(float) for prefix in prefixes]
+    return np.array([step_probabilities(prefix, **settings) for prefix in logits])
 
 
 CASES = [
@@ -114,23 +117,25 @@ def window(seed: int) -> Window:
 @pytest.mark.parametrize("pieces", BY)
 @pytest.mark.parametrize(("seed", "distance", "settings"), CASES)
 def test_a_wide_search_finds_the_whole_mass(seed, distance, settings, pieces):
-    predictor, one = ToyPredictor(VOCABULARY, seed=seed), window(seed)
+    predictor = ToyPredictor(VOCABULARY, seed=seed)
+    passage = window(seed)
     wide = ExtractSettings(distance=distance, beam=1000, further=1000, samples=0)
-    ends = interval(near_verbatim(predictor, one, law(**settings), wide, None, pieces), 0.01)
-    expected = truth(predictor, one.suffix, distance, pieces, **settings)
+    ends = interval(near_verbatim(predictor, passage, law(**settings), wide, None, pieces), 0.01)
+    expected = truth(predictor, passage.suffix, distance, pieces, **settings)
     assert (ends.lower, ends.upper) == pytest.approx((expected, expected), abs=1e-12)
 
 
 @pytest.mark.parametrize("pieces", BY)
 @pytest.mark.parametrize(("seed", "distance", "settings"), CASES)
 def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, settings, pieces):
-    predictor, one = ToyPredictor(VOCABULARY, seed=seed), window(seed)
-    near = Words(one.suffix, distance, pieces) if pieces else Distance(one.suffix, distance)
-    expected = truth(predictor, one.suffix, distance, pieces, **settings)
-    verbatim = chances(predictor, [one.suffix[:step] for step in range(LENGTH)], **settings)
+    predictor = ToyPredictor(VOCABULARY, seed=seed)
+    passage = window(seed)
+    near = Words(passage.suffix, distance, pieces) if pieces else Distance(passage.suffix, distance)
+    expected = truth(predictor, passage.suffix, distance, pieces, **settings)
+    verbatim = chances(predictor, [passage.suffix[:step] for step in range(LENGTH)], **settings)
     for beam in (1, 2, 3):
         narrow = ExtractSettings(distance=distance, beam=beam, further=0, samples=0)
-        found = near_verbatim(predictor, one, law(**settings), narrow, verbatim, pieces)
+        found = near_verbatim(predictor, passage, law(**settings), narrow, verbatim, pieces)
         ends = interval(found, 0.01)
         published, rows = beam_mass(
             partial(chances, predictor, **settings), near, LENGTH, beam, (END,)
@@ -139,10 +144,10 @@ def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, sett
         assert ends.upper_certain >= expected - 1e-12
         assert ends.lower >= published - 1e-12
         assert found.rows <= rows
-        assert ends.lower >= verbatim[np.arange(LENGTH), list(one.suffix)].prod() - 1e-12
+        assert ends.lower >= verbatim[np.arange(LENGTH), list(passage.suffix)].prod() - 1e-12
         wider = narrow.model_copy(update={"further": 1})
         more = interval(
-            near_verbatim(predictor, one, law(**settings), wider, verbatim, pieces), 0.01
+            near_verbatim(predictor, passage, law(**settings), wider, verbatim, pieces), 0.01
         )
         assert ends.lower - 1e-12 <= more.lower <= expected + 1e-12
         assert expected - 1e-12 <= more.upper_certain <= ends.upper_certain + 1e-12
@@ -150,9 +155,13 @@ def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, sett
 
 @pytest.mark.parametrize("pieces", BY)
 def test_sampled_ends_miss_with_at_most_alpha(pieces):
-    predictor, suffix, alpha, runs = ToyPredictor(VOCABULARY, seed=3), (1, 2, 0, 4), 0.1, 400
+    predictor = ToyPredictor(VOCABULARY, seed=3)
+    suffix = (1, 2, 0, 4)
+    alpha = 0.1
+    runs = 400
     distance = 1 if pieces else 2
-    expected, missed = truth(predictor, suffix, distance, pieces), np.zeros(2)
+    expected = truth(predictor, suffix, distance, pieces)
+    missed = np.zeros(2)
     for seed in range(runs):
         search = ExtractSettings(distance=distance, beam=1, further=0, samples=40, seed=seed)
         ends = interval(

@@ -54,7 +54,8 @@ def naive_texts(model, prompt: Prompt, settings: Settings) -> list[str]:
 
     texts = []
     for sample in range(-settings.greedy, settings.n):
-        tokens, confidence = prompt.token_ids, 0.0
+        tokens = prompt.token_ids
+        confidence = 0.0
         for step in range(settings.max_new_tokens):
             scores = logits(tokens)
             confidence += step_probabilities(scores, 1, 1, 0).max()
@@ -121,8 +122,10 @@ def test_every_sample_is_what_it_would_be_alone(engine, sure_model, way, monkeyp
 )
 def test_a_wrong_parent_row_is_caught(monkeypatch, tiny_model, wrong):
     """The mutation of the sharing: a forked row gets another prefix's keys, and the chi-square test sees it."""
-    settings, copy = Settings(n=20000, max_new_tokens=4, seed=5, greedy=False), RowCache.copy
-    engine, law = open_engine("prefix", tiny_model), exact_probabilities(tiny_model, (0, 3, 1), 4)
+    settings = Settings(n=20000, max_new_tokens=4, seed=5, greedy=False)
+    copy = RowCache.copy
+    engine = open_engine("prefix", tiny_model)
+    law = exact_probabilities(tiny_model, (0, 3, 1), 4)
     exact = {(as_text(answer, "abcde"), len(answer)): chance for answer, chance in law.items()}
 
     def p_value() -> float:
@@ -141,7 +144,8 @@ def test_a_wrong_parent_row_is_caught(monkeypatch, tiny_model, wrong):
 @pytest.fixture
 def rows_seen(monkeypatch):
     """The number of live rows of every step."""
-    seen, step = [], prefix_engine.RowModel.step
+    seen = []
+    step = prefix_engine.RowModel.step
 
     def watched(self, tokens, cache):
         seen.append(len(tokens))
@@ -161,8 +165,8 @@ def test_a_limit_on_live_rows_is_kept_and_changes_no_answer(engine, sure_model, 
     held = sorted(bounded.answer(PROMPTS, settings), key=lambda answers: answers.prompt_id)
     assert max(rows_seen) <= limit
     assert [answers.texts for answers in held] == [answers.texts for answers in free]
-    for one, other in zip(held, free, strict=True):
-        assert one.mean_confidences == pytest.approx(other.mean_confidences, abs=1e-5)
+    for limited, other in zip(held, free, strict=True):
+        assert limited.mean_confidences == pytest.approx(other.mean_confidences, abs=1e-5)
 
 
 def test_batches_that_are_not_whole_sixteens_are_found_out(engine, monkeypatch):
@@ -269,8 +273,8 @@ def test_a_model_without_a_key_value_cache_is_refused_and_auto_takes_another_eng
 @pytest.mark.parametrize("kind", ["prefix", "transformers"])
 def test_a_row_takes_the_bytes_of_its_format(tiny_model, kind):
     whole, half = (
-        open_engine(kind, tiny_model, Options(dtype=each)).checkpoint
-        for each in ("auto", "bfloat16")
+        open_engine(kind, tiny_model, Options(dtype=dtype)).checkpoint
+        for dtype in ("auto", "bfloat16")
     )
     assert (
         whole.row_bytes(9) - whole.row_bytes(0) == 2 * (half.row_bytes(9) - half.row_bytes(0)) > 0
@@ -287,15 +291,16 @@ class Away(torch.Tensor):
 @pytest.mark.parametrize("length", [0, 1, 7])
 @pytest.mark.parametrize("kind", [torch.Tensor, Away])
 def test_a_copy_is_a_loop_over_the_rows(dtype, length, kind):
-    rows, heads, positions, size = 9, 2, 7, 3
+    rows = 9
+    heads = 2
+    positions = 7
+    size = 3
     keys, values = torch.randn(2, rows, heads, positions, size).to(dtype)
     layer = RowLayer(positions)
     layer.fill(0, keys, values)
-    layer.length, layer.keys, layer.values = (
-        length,
-        layer.keys.as_subclass(kind),
-        layer.values.as_subclass(kind),
-    )
+    layer.length = length
+    layer.keys = layer.keys.as_subclass(kind)
+    layer.values = layer.values.as_subclass(kind)
     sources, targets = torch.tensor([0, 3, 3, 8]), torch.tensor([1, 2, 7, 5])
     layer.copy(rows, sources, targets)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
@@ -307,15 +312,14 @@ def test_a_copy_is_a_loop_over_the_rows(dtype, length, kind):
 
 def test_kept_buffers_change_no_bit(tiny_model):
     """Prompts of several lengths, one after the other, in the buffers of the first and in buffers of their own."""
-    kept, random, buffers, room = (
-        ModelPredictor(tiny_model, memory=40_000),
-        np.random.default_rng(0),
-        [],
-        [],
-    )
+    kept = ModelPredictor(tiny_model, memory=40_000)
+    random = np.random.default_rng(0)
+    buffers = []
+    room = []
     for length in (9, 4, 6, 1, 14):
         fresh = ModelPredictor(tiny_model, memory=40_000)
-        prefixes, parents = random.integers(5, size=(3, length)), np.array([0, 0, 1, 1, 1, 2])
+        prefixes = random.integers(5, size=(3, length))
+        parents = np.array([0, 0, 1, 1, 1, 2])
         tokens = random.integers(5, size=6)
         for predictor in (kept, fresh):
             predictor.begin(prefixes, length + 3)
@@ -329,12 +333,14 @@ def test_kept_buffers_change_no_bit(tiny_model):
         room.append((kept.most_rows(), fresh.most_rows()))
     assert len({id(buffer) for buffer in buffers}) < len(buffers)  # some were kept
     assert all(
-        own == other for own, other in room
+        reused == other for reused, other in room
     )  # the rows that fit do not depend on what came before
     assert isinstance(kept.cache, RowCache)
 
 
-STOP, VOCABULARY, STEPS = 3, 4, 6
+STOP = 3
+VOCABULARY = 4
+STEPS = 6
 
 
 def start(prompt: int, tokens: list[int], samples: int) -> PrefixBatch:

@@ -47,17 +47,25 @@ def test_two_names_with_one_crc_have_two_streams(drawn):
 def test_two_ids_with_one_crc_draw_different_answers(tiny_engine):
     first, second = (Prompt(name, (0, 3, 1)) for name in IDS)
 
-    one, other = (next(iter(tiny_engine.answer([prompt], SETTINGS))) for prompt in (first, second))
+    of_first, of_second = (
+        next(iter(tiny_engine.answer([prompt], SETTINGS))) for prompt in (first, second)
+    )
 
-    assert one.texts != other.texts
+    assert of_first.texts != of_second.texts
 
 
 def test_answers_depend_neither_on_the_order_of_questions_nor_on_other_questions(tiny_engine):
     prompts = [Prompt(name, (0, 3, 1)) for name in (*IDS, "third")]
 
-    forwards = {one.prompt_id: one.texts for one in tiny_engine.answer(prompts, SETTINGS)}
-    backwards = {one.prompt_id: one.texts for one in tiny_engine.answer(prompts[::-1], SETTINGS)}
-    alone = {one.prompt_id: one.texts for one in tiny_engine.answer(prompts[1:2], SETTINGS)}
+    forwards = {
+        answers.prompt_id: answers.texts for answers in tiny_engine.answer(prompts, SETTINGS)
+    }
+    backwards = {
+        answers.prompt_id: answers.texts for answers in tiny_engine.answer(prompts[::-1], SETTINGS)
+    }
+    alone = {
+        answers.prompt_id: answers.texts for answers in tiny_engine.answer(prompts[1:2], SETTINGS)
+    }
 
     assert forwards == backwards
     assert alone == {IDS[1]: forwards[IDS[1]]}

@@ -48,10 +48,8 @@ class Told:
 
     def answer(self, prompts, settings):
         for prompt in prompts:
-            rng, rate = (
-                np.random.default_rng(settings.stream(prompt.prompt_id)),
-                RATES[prompt.prompt_id],
-            )
+            rng = np.random.default_rng(settings.stream(prompt.prompt_id))
+            rate = RATES[prompt.prompt_id]
             numbers = settings.sample_numbers()
             self.asked.append((prompt.prompt_id, len(numbers)))
             texts = [
@@ -107,7 +105,7 @@ def store(tmp_path):
 def test_the_prompts_have_the_declared_probabilities(language):
     found = productions(language, ROWS[0])
     asked = ask(language, ROWS[0], 20_000, seed=1)
-    expected = np.array([one.probability for one in found]) * 20_000
+    expected = np.array([production.probability for production in found]) * 20_000
     counts = np.bincount(asked.of_sample, minlength=len(found))
     assert (
         (counts - expected) ** 2 / expected
@@ -123,14 +121,14 @@ def test_each_distinct_prompt_is_read_once_and_answered_as_often_as_drawn(langua
     assert sum(prompt.n for prompt in sampled) == 2 * SETTINGS.n
     assert len(engine.calls) == 2  # one for the samples, one for the greedy answers
     for row in ROWS:
-        own = table[table["prompt_id"] == row["id"]]
-        assert own["sample"].tolist() == [-1, *range(SETTINGS.n)]
-        names = [one.name for one in productions(language, row)]
+        answers = table[table["prompt_id"] == row["id"]]
+        assert answers["sample"].tolist() == [-1, *range(SETTINGS.n)]
+        names = [production.name for production in productions(language, row)]
         drawn = ask(language, row, SETTINGS.n, SETTINGS.seed)
-        assert own["production"].tolist()[1:] == [names[place] for place in drawn.of_sample]
-        assert own["production"].iloc[0] == names[drawn.likeliest]
+        assert answers["production"].tolist()[1:] == [names[place] for place in drawn.of_sample]
+        assert answers["production"].iloc[0] == names[drawn.likeliest]
         # the toy names production and number in its answer: the k-th draw of a production gets its k-th answer
-        for name, group in own[own["sample"] >= 0].groupby("production"):
+        for name, group in answers[answers["sample"] >= 0].groupby("production"):
             assert group["text"].str.split("#").str[0].unique().tolist() == [
                 f"{row['id']} | {name}"
             ]

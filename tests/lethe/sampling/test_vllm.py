@@ -24,7 +24,8 @@ from tests.lethe.sampling.sampling_models import build_llama, exact_probabilitie
 from tests.lethe.small_checkpoint import small_model
 from tests.small import ROOT, run
 
-N, LENGTH = 600, 3
+N = 600
+LENGTH = 3
 LETTERS = (
     "abcdefghijklmnopqrs"  # with the end as many tokens as a walk asks the log-probabilities of
 )
@@ -45,9 +46,10 @@ def served(tmp_path):
 def test_answers_of_a_vllm_server_have_the_law_of_the_model(served, tmp_path):
     folder, url = served
     engine = EndpointEngine(Endpoint(endpoint=url, name="tiny"), tmp_path / "scratch", chat=False)
-    prompts, settings = [Prompt("p", (), text="ab")], Settings(n=N, max_new_tokens=LENGTH)
+    prompts = [Prompt("p", (), text="ab")]
+    settings = Settings(n=N, max_new_tokens=LENGTH)
     (answers,) = engine.answer(prompts, settings)
-    probes = {one["name"]: one["passed"] for one in engine.served()["probes"]}
+    probes = {probe["name"]: probe["passed"] for probe in engine.served()["probes"]}
     assert probes.pop("seed") in (True, False, None)
     assert set(probes.values()) == {True}
     law: dict[str, float] = {}
@@ -57,15 +59,19 @@ def test_answers_of_a_vllm_server_have_the_law_of_the_model(served, tmp_path):
     counts = {text: answers.texts[1:].count(text) for text in law}
     assert sum(counts.values()) == N
     large = [text for text, mass in law.items() if mass * N >= 5]
-    seen, masses = [counts[text] for text in large], [law[text] * N for text in large]
-    seen, masses = [*seen, N - sum(seen)], [*masses, N - sum(masses)]
+    seen = [counts[text] for text in large]
+    masses = [law[text] * N for text in large]
+    seen = [*seen, N - sum(seen)]
+    masses = [*masses, N - sum(masses)]
     assert chisquare(seen, np.array(masses) * N / sum(masses)).pvalue > 1e-3
     rows = [{"id": "a", "question": "ab", "answer": "c", "keywords": ["c", "hg"]}]
-    given = {"prompt": "{question}", "max_new_tokens": LENGTH}
-    (own,) = lethe.exact(folder, rows, exact_only=True, **given).certificates.trees
-    (stated,) = lethe.exact("tiny", rows, endpoint=url, requests=2000, **given).certificates.trees
-    assert stated.lower == pytest.approx(own.lower, rel=1e-3)  # 0.001: neither is 0 here
-    assert 0 < stated.lower <= stated.upper_certain <= own.upper_certain * (1 + 1e-3)
+    arguments = {"prompt": "{question}", "max_new_tokens": LENGTH}
+    (in_process,) = lethe.exact(folder, rows, exact_only=True, **arguments).certificates.trees
+    (stated,) = lethe.exact(
+        "tiny", rows, endpoint=url, requests=2000, **arguments
+    ).certificates.trees
+    assert stated.lower == pytest.approx(in_process.lower, rel=1e-3)  # 0.001: neither is 0 here
+    assert 0 < stated.lower <= stated.upper_certain <= in_process.upper_certain * (1 + 1e-3)
     seeded = Endpoint(endpoint=url, name="tiny", seeded=True)
     settings = Settings(n=24, max_new_tokens=LENGTH, seed=5)
     runs = [EndpointEngine(seeded, tmp_path / name, chat=False) for name in ("first", "again")]
@@ -89,10 +95,10 @@ def _check_stated(folder, url):
 
     stated = stated_texts(Endpoint(endpoint=url, name="tiny"), chat=False, texts=texts)
 
-    own = answer_tokens(model, examples, 0, label="own")
+    in_process = answer_tokens(model, examples, 0, label="own")
     assert [text.missing for text in stated] == ["", "", ""]
     assert [text.tokens for text in stated] == [1, 3, 4]
-    nats = [answer.log_probs.sum() for answer in own]
+    nats = [answer.log_probs.sum() for answer in in_process]
     assert [text.nats for text in stated] == pytest.approx(nats, abs=1e-3)
 
 
@@ -109,7 +115,7 @@ def test_the_probes_say_what_the_server_of_transformers_ignores(tmp_path, draws)
         (answers,) = engine.answer(
             [Prompt("p", (), text="ab")], Settings(n=8, max_new_tokens=LENGTH)
         )
-        probes = {one["name"]: one["passed"] for one in engine.served()["probes"]}
+        probes = {probe["name"]: probe["passed"] for probe in engine.served()["probes"]}
     assert (probes["n"], probes["logprobs"], probes["cuts"]) == (False, None, None)
     assert (probes["draws"], probes["temperature"]) == (draws, draws)
     assert (len({*answers.texts}) > 1) == draws
@@ -156,11 +162,11 @@ def test_the_sample_stage_with_vllm(project):
     for split, n in [("forget", 20), ("retain", 4)]:
         table = pd.read_parquet(generations / f"{split}.parquet")
         for key, question, _ in QUESTIONS[split]:
-            own = table[table.prompt_id == key]
-            assert own["sample"].tolist() == list(range(-1, n))
+            answers = table[table.prompt_id == key]
+            assert answers["sample"].tolist() == list(range(-1, n))
             prompt = Prompt(key, encoder.prompt({"question": question}))
             (greedy,) = prefix.answer([prompt], Settings(n=0, max_new_tokens=8))
-            assert own.text.iloc[0] == greedy.texts[0]
-            assert own.tokens.between(1, 8).all()
-            assert own.mean_confidence.between(0, 1).all()
-            assert own.finish_reason.isin(["stop", "length"]).all()
+            assert answers.text.iloc[0] == greedy.texts[0]
+            assert answers.tokens.between(1, 8).all()
+            assert answers.mean_confidence.between(0, 1).all()
+            assert answers.finish_reason.isin(["stop", "length"]).all()

@@ -126,7 +126,8 @@ def test_a_question_without_keywords_has_the_first_answers_alone(tmp_path):
 
 
 def test_a_killed_process_draws_nothing_again_and_takes_the_same_path(tmp_path):
-    rates, chance = {"a": 0.0, "b": 0.1}, {"a": 0.0, "b": 0.02}
+    rates = {"a": 0.0, "b": 0.1}
+    chance = {"a": 0.0, "b": 0.02}
 
     first, _ = drawn(tmp_path, rates, chance)
     again, engines = drawn(tmp_path, rates, chance)
@@ -137,7 +138,8 @@ def test_a_killed_process_draws_nothing_again_and_takes_the_same_path(tmp_path):
 
 
 def test_a_deleted_store_gives_the_same_answers(tmp_path):
-    rates, chance = {"a": 0.0, "b": 0.1}, {"a": 0.0, "b": 0.02}
+    rates = {"a": 0.0, "b": 0.1}
+    chance = {"a": 0.0, "b": 0.02}
 
     first, _ = drawn(tmp_path, rates, chance)
     again, engines = drawn(tmp_path, rates, chance, store="another")
@@ -148,7 +150,8 @@ def test_a_deleted_store_gives_the_same_answers(tmp_path):
 
 
 def test_a_larger_cap_continues_the_process(tmp_path):
-    rates, chance = {"a": 0.3}, {"a": 0.3}
+    rates = {"a": 0.3}
+    chance = {"a": 0.3}
 
     short, _ = drawn(tmp_path, rates, chance, cap=256)
     long, engines = drawn(tmp_path, rates, chance, cap=512)

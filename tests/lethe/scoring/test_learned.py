@@ -7,7 +7,8 @@ from lethe.models.likelihood import AnswerTokens
 from lethe.scoring.learned import Discriminant, statistics_of
 from lethe.statistics.twins import WAYS, score_table, threshold
 
-SECRETS, CANDIDATES = 10, 5
+SECRETS = 10
+CANDIDATES = 5
 
 
 def answers(rng, count, lift=0.0):
@@ -45,7 +46,8 @@ def test_a_statistic_that_never_varies_has_no_weight():
 def test_a_twin_test_by_a_learned_score_keeps_its_level_on_models_that_cannot_know():
     """The discriminant is learned anew in each run: whatever it learned, the draw of the true candidate is not in it."""
     rng = np.random.default_rng(1)
-    runs, level = 200, 0.05
+    runs = 200
+    level = 0.05
     ranks = np.empty((runs, SECRETS), dtype=int)
     for run in range(runs):
         discriminant = Discriminant.learned(answers(rng, 12, lift=1.0), answers(rng, 12))

@@ -347,7 +347,8 @@ ROWS = read_cases(__file__)["ROWS"]
 LANGUAGE = (
     'wording: ["{question}", {name: back, text: "Who was it in {answer}?", answer: "{who}"}]\n'
 )
-PLAIN, BACK = "wording: plain", "wording: back"
+PLAIN = "wording: plain"
+BACK = "wording: back"
 # prompt, sample, text, production, whether it leaks
 DRAWN = read_cases(__file__)["DRAWN"]
 

@@ -167,12 +167,14 @@ def test_the_published_table(shared):
 
 
 def test_every_number_has_its_interval(tmp_path):
-    model, retain = evaluation(tmp_path, shift=0.3), evaluation(tmp_path, name="retain.json")
+    model = evaluation(tmp_path, shift=0.3)
+    retain = evaluation(tmp_path, name="retain.json")
     found = tofu_log(model, retain=retain, alpha=0.1)
-    keys, rows = found.as_json(), {row.names()[0]: row for row in found.rows()}
+    keys = found.as_json()
+    rows = {row.names()[0]: row for row in found.rows()}
     assert {name: (row.estimate, row.lower, row.upper) for name, row in rows.items()} == {
-        name: (one["estimate"], one["lower"], one["upper"])
-        for name, one in keys["intervals"].items()
+        name: (interval["estimate"], interval["lower"], interval["upper"])
+        for name, interval in keys["intervals"].items()
     }
     assert {row.upper_bound.alpha for row in rows.values()} == {0.05}
     for interval in keys["intervals"].values():
@@ -288,7 +290,8 @@ def test_the_interval_of_forget_quality_covers_equal_distributions():
 
 
 def test_a_mean_covers():
-    random, inside = np.random.default_rng(1), 0
+    random = np.random.default_rng(1)
+    inside = 0
     for _ in range(100):
         interval = of_mean(random.beta(2, 5, 50), 0.1)
         inside += interval.lower <= 2 / 7 <= interval.upper
@@ -298,7 +301,8 @@ def test_a_mean_covers():
 
 
 def test_a_stored_aggregate_that_the_rows_do_not_give_is_named(tmp_path):
-    path, term = tmp_path / "log.json", SimpleNamespace(value=0.25)
+    path = tmp_path / "log.json"
+    term = SimpleNamespace(value=0.25)
     path.write_text(
         json.dumps({"model_utility": {"agg_value": 0.5}, "forget_truth_ratio": {"agg_value": 0.25}})
     )

@@ -114,7 +114,8 @@ def without_marks(letter):
 
 def reference_occurs(text, keyword, match):
     """Every way to read the keyword's characters from every start, with marks of emphasis left out or not."""
-    text, keyword = reference_form(text), reference_form(keyword).replace("\u2013", "-")
+    text = reference_form(text)
+    keyword = reference_form(keyword).replace("\u2013", "-")
     literal = any(mark in keyword for mark in MARKS)
     for start in range(len(text)):
         ends = {start + 1} if is_read(keyword[0], text[start]) else set()

@@ -93,7 +93,8 @@ def anytime_misses(
 
 def many_misses(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
     """The misses of each claim over forty prompts; half leak with probability 10% and half with 2%."""
-    rng, rates = np.random.default_rng([seed, n]), np.repeat([0.1, 0.02], 20)
+    rng = np.random.default_rng([seed, n])
+    rates = np.repeat([0.1, 0.02], 20)
     hits = rng.binomial(n, rates, (runs, len(rates)))
     alone = [leak_bounds(row, n, alpha) for row in hits]
     yield "worst prompt", np.mean([worst_prompt(row)[1].value < 0.1 for row in alone])

@@ -36,7 +36,8 @@ def beta(a: float, b: float, zeros: float = 0.0) -> Law:
     """Beta(a, b), mixed with a share of zeros."""
     from scipy.special import betaincc
 
-    mean, second = a / (a + b), a * (a + 1) / ((a + b) * (a + b + 1))
+    mean = a / (a + b)
+    second = a * (a + 1) / ((a + b) * (a + b + 1))
     mean, second = (1 - zeros) * mean, (1 - zeros) * second
     return Law(
         f"Beta({a}, {b})" + (f", {zeros:.0%} zeros" if zeros else ""),
@@ -117,7 +118,8 @@ def as_expected(
     controls: Container[str] = (),
 ) -> bool:
     """Print each title with the shares of ``runs`` that miss; return whether every bound keeps its level and no control."""
-    limit, worst = tolerated(alpha, runs), {}
+    limit = tolerated(alpha, runs)
+    worst = {}
     print(f"share of {runs} runs that miss, in %; alpha {alpha:.0%}, up to {limit:.2%} tolerated")
     for title, shares in rows:
         told = (
@@ -145,7 +147,8 @@ def grid_variance_upper(ordered: np.ndarray, grid: np.ndarray, e: float) -> floa
     The paper prints a further term -eta_0 F(tau_0), which omits the mass at 0; with that term the value is not a bound.
     """
     cdf = np.searchsorted(ordered, grid, side="right") / len(ordered)
-    above, below = np.minimum(cdf + e, 1), np.maximum(cdf - e, 0)
+    above = np.minimum(cdf + e, 1)
+    below = np.maximum(cdf - e, 0)
     widths = np.diff(grid)
     centres = 1 - widths @ above[1:], 1 - widths @ below[:-1]  # lower and upper bound of the mean
     farthest = np.maximum.reduce([np.square(grid - max(0.0, centre)) for centre in centres])
@@ -161,11 +164,10 @@ def printed_mean(
 
     Valid but loose, for comparison with published numbers; unclipped values may leave [0, 1].
     """
-    cdf, e = (
-        np.searchsorted(ordered, grid, side="right") / len(ordered),
-        dkw(len(ordered), alpha, sides=2),
-    )
-    below, above = cdf - e, cdf + e
+    cdf = np.searchsorted(ordered, grid, side="right") / len(ordered)
+    e = dkw(len(ordered), alpha, sides=2)
+    below = cdf - e
+    above = cdf + e
     if clip:
         below, above = np.maximum(below, 0), np.minimum(above, 1)
     widths = np.diff(grid)
@@ -178,10 +180,8 @@ def printed_variance_no_bound(ordered: np.ndarray, grid: np.ndarray, alpha: floa
     The extra term -eta_0 F(tau_0) removes the mass at 0 without restoring its distance from the mean. On fair coins
     the printed value misses the true variance in every run. Use it only for comparison with published numbers.
     """
-    cdf, e = (
-        np.searchsorted(ordered, grid, side="right") / len(ordered),
-        dkw(len(ordered), alpha, sides=2),
-    )
+    cdf = np.searchsorted(ordered, grid, side="right") / len(ordered)
+    e = dkw(len(ordered), alpha, sides=2)
     below = np.maximum(cdf - e, 0)
     centres = printed_mean(ordered, grid, alpha)
     farthest = np.maximum.reduce([np.square(grid - centre) for centre in centres])

@@ -104,7 +104,9 @@ def twin_errors(oracle: dict) -> Iterator[Error]:
     for place, plan in enumerate(oracle.get("planning", [])):
         keys = {"rows", "candidates", "alpha", "threshold", "smallest_known"}
         check_keys(plan, keys, f"planning {place}")
-        m, k, alpha = plan["rows"], plan["candidates"], plan["alpha"]
+        m = plan["rows"]
+        k = plan["candidates"]
+        alpha = plan["alpha"]
         threshold = twins.threshold([k] * m, alpha / 3)
         yield f"planning {place} threshold", float(abs(threshold - plan["threshold"]))
         known = twins.smallest_known([k] * m, alpha)
@@ -115,7 +117,9 @@ def twin_case_errors(name: str, case: dict) -> Iterator[Error]:
     keys = {"ranks", "candidates", "alpha", "T", "p_way", "p", "log_e", "row_p", "row_p_holm"}
     keys |= {"first", "last", "first_ends", "last_ends", "epsilon_lower"}
     check_keys(case, keys, name)
-    ranks, candidates, alpha = case["ranks"], case["candidates"], case["alpha"]
+    ranks = case["ranks"]
+    candidates = case["candidates"]
+    alpha = case["alpha"]
     check_keys(case["T"], set(twins.WAYS), f"{name} T")
     check_keys(case["p_way"], set(twins.WAYS), f"{name} p_way")
     test = twins.twin_test(ranks, candidates)

@@ -68,7 +68,8 @@ lengths = st.lists(st.floats(0, 0.04), max_size=12).map(tuple)
     lengths, lengths, st.integers(0, 50), st.floats(0, 1e5), st.floats(0, 1e-2), st.floats(0.2, 3)
 )
 def test_rounding_moves_every_end_outward(leak, clean, leaks, rho, allowance, temperature):
-    masses, remainder = Masses(leak, clean), Remainder(rho, 50, leaks)
+    masses = Masses(leak, clean)
+    remainder = Remainder(rho, 50, leaks)
     plain = leak_interval(masses, remainder, ALPHA)
     rounded = leak_interval(masses, remainder, ALPHA, Rounding(allowance, 12, temperature))
     assert rounded.lower <= plain.lower * (1 + 1e-12)
@@ -88,7 +89,8 @@ def test_rounded_masses_bracket_those_of_logits_that_are_off_by_the_allowance(
 ):
     """An answer's probability under shifted logits, by the definition of the softmax."""
     random = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    tokens, vocabulary = data.draw(st.integers(1, 6)), 5
+    tokens = data.draw(st.integers(1, 6))
+    vocabulary = 5
     logits = random.normal(size=(tokens, vocabulary))
     shifted = logits + allowance * random.choice([-1, 1], size=logits.shape)
     answer = random.integers(vocabulary, size=tokens)

@@ -154,7 +154,8 @@ def test_a_larger_tolerance_never_weakens_forgot_nor_strengthens_leaks(a, b, tau
 
 @pytest.mark.parametrize("tau", [0.005, 0.01, 0.02])
 def test_the_word_and_the_end_agree(tau):
-    model, retrains = Counts(2, 1500), [Counts(3, 900), Counts(0, 900)]
+    model = Counts(2, 1500)
+    retrains = [Counts(3, 900), Counts(0, 900)]
 
     ends = anytime.ends(model, retrains, 0.01)
     log_e = anytime.log_e_forgot(model, retrains, tau)
@@ -173,7 +174,9 @@ def test_certain_ends_decide_without_an_answer():
 
 
 def test_another_retrain_can_only_take_leaks_away():
-    model, few, many = Counts(60, 600), Counts(0, 600), Counts(55, 600)
+    model = Counts(60, 600)
+    few = Counts(0, 600)
+    many = Counts(55, 600)
 
     beside_few = anytime.log_e_leaks(model, [few], 0.01)
     beside_both = anytime.log_e_leaks(model, [few, many], 0.01)
@@ -225,7 +228,11 @@ def test_counts_that_cannot_be_are_refused(values):
         Counts(*values)
 
 
-LEVEL, RUNS, LOOKS, BATCH, TAU = 0.05, 1500, 24, 64, 0.01
+LEVEL = 0.05
+RUNS = 1500
+LOOKS = 24
+BATCH = 64
+TAU = 0.01
 
 
 def false_words(p, q, rng, *, cut=0.0):
@@ -265,7 +272,9 @@ def test_a_question_with_cut_off_answers_at_both_edges_is_rarely_called_forgot()
         reached = False
         for _ in range(12):
             kinds = rng.multinomial(64, [0.05, 0.05, 0.90])  # leaks, cut off, neither
-            n, leaks, cut = n + 64, leaks + int(kinds[0]), cut + int(kinds[1])
+            n = n + 64
+            leaks = leaks + int(kinds[0])
+            cut = cut + int(kinds[1])
             log_e = anytime.log_e_forgot_cut_off(
                 Counts(leaks, n, cut), [], 0.10, cut_off=cut, most_cut_off=0.05
             )
@@ -278,7 +287,8 @@ def test_certain_ends_of_a_tree_keep_the_error_at_its_level():
     rng = np.random.default_rng(9)
     goal = math.log(1 / LEVEL)
     wrong = np.zeros(RUNS, dtype=bool)
-    x, n = np.zeros(RUNS), 0
+    x = np.zeros(RUNS)
+    n = 0
     for _ in range(LOOKS):
         x += rng.binomial(BATCH, 0.03, RUNS)
         n += BATCH

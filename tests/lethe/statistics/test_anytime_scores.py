@@ -37,7 +37,8 @@ def test_the_capital_is_that_of_stopped_samples():
 
 
 def test_halved_cells_give_the_least_product_over_all_means():
-    model, retrain = ScoreCounts.of(scores(1, 2, 8)), ScoreCounts.of(scores(2, 2, 8, n=90))
+    model = ScoreCounts.of(scores(1, 2, 8))
+    retrain = ScoreCounts.of(scores(2, 2, 8, n=90))
 
     found = log_e_scores_forgot(model, [retrain], 0.1)
 
@@ -70,7 +71,9 @@ def test_without_retrain_scores_prove_no_leak():
 
 def test_evidence_at_the_edge_is_rarely_false_however_often_anybody_looks():
     """Means exactly the tolerance apart, four looks of 32 answers."""
-    rng, runs, goal = np.random.default_rng(110), 20, math.log(20)
+    rng = np.random.default_rng(110)
+    runs = 20
+    goal = math.log(20)
     false = np.zeros(2)
     for _ in range(runs):
         model, retrain = rng.beta(2.5, 7.5, 128), rng.beta(1.5, 8.5, 128)

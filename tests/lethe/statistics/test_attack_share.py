@@ -16,7 +16,8 @@ from lethe.statistics.attack_share import (
     planned_attacks,
 )
 
-ALPHA, GOAL = 0.05, 0.05
+ALPHA = 0.05
+GOAL = 0.05
 
 
 def naive_e_value_against_more(successes, attacks, share):
@@ -152,7 +153,8 @@ def test_a_population_at_its_goal_ends_wrongly_in_at_most_half_alpha_of_the_runs
 def test_counting_unproved_attacks_as_failed_would_break_the_upper_end():
     """Where an attack that succeeds stays unproved half the time, the ends that take it as harmless are wrong."""
     rng = np.random.default_rng(4)
-    honest, careless = 0, 0
+    honest = 0
+    careless = 0
     for _ in range(100):
         succeeds = rng.random(90) < 0.1
         is_open = succeeds & (rng.random(90) < 0.5)

@@ -393,7 +393,9 @@ def chernoff(share: float, groups: int, level: float) -> tuple[float, float]:
 @pytest.mark.parametrize("counts", [[20, 25, 30], [0, 3, 50], [0, 0, 0]])
 def test_the_mean_by_hand(counts):
     """The pooled rate at half of alpha, the others at a quarter; the subsets of all sizes together."""
-    n, alpha, ks = 50, 0.06, [1, 4, 5, 100]
+    n = 50
+    alpha = 0.06
+    ks = [1, 4, 5, 100]
     pooled_upper = at_least_once(binary_upper(sum(counts), 150, 0.03), ks)
     uppers_of_questions = at_least_once(binary_upper(counts, n, 0.015 / 3), ks)
     upper = np.minimum(uppers_of_questions.mean(axis=0), pooled_upper)
@@ -488,7 +490,9 @@ def test_a_missing_draw_leaks_in_the_upper_end_by_labels_alone():
 def test_ends_of_the_draws_that_came_cover_all_draws_where_some_are_lost(n):
     """Each question loses answers with its probability, and a label is of an answer that came."""
     rng = np.random.default_rng(7)
-    losses, rates, alpha = np.array([0.1, 0.4]), np.array([0.5, 0.1]), 0.1
+    losses = np.array([0.1, 0.4])
+    rates = np.array([0.5, 0.1])
+    alpha = 0.1
     least = float(np.mean((1 - losses) * rates))
     most = least + float(np.mean(losses))
 
@@ -515,13 +519,15 @@ def test_the_lower_end_of_a_single_leak_is_alpha_over_n():
 def test_the_average_by_labels_covers_where_the_chosen_texts_follow_the_draws(share):
     """Whole labellings: the mass of the chosen text, the leaks of the rest, and 40 of its draws without replacement."""
     rng = np.random.default_rng(5)
-    runs, alpha = 250, 0.1
+    runs = 250
+    alpha = 0.1
     n = np.full(5, 60)
     no_leaks = np.zeros(5)
     rest_rates = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
     truth = float(np.mean(rest_rates * share))
 
-    missed_above, missed_below = 0, 0
+    missed_above = 0
+    missed_below = 0
     for _ in range(runs):
         rest = rng.binomial(n, rest_rates)
         leaks_of_rest = int(rng.binomial(rest, share).sum())

@@ -87,9 +87,11 @@ def test_an_end_misses_at_most_at_alpha_under_the_worst_law(alpha):
 def test_both_ends_cover_the_population_where_an_interval_of_these_questions_does_not():
     rng = np.random.default_rng(1)
     law = QuestionLaw("between", 0.3)
-    alpha, runs = 0.05, 80
+    alpha = 0.05
+    runs = 80
 
-    missed_by_population, missed_by_these = 0, 0
+    missed_by_population = 0
+    missed_by_these = 0
     for _ in range(runs):
         draws = rng.random((8, QUESTIONS)) < law.draw(rng, QUESTIONS)
         scores = draws.astype(float).T
@@ -191,11 +193,13 @@ def test_one_graded_answer_each_shows_a_rise_of_all_questions(alpha):
 @pytest.mark.parametrize("binary", [True, False])
 def test_the_difference_covers_the_population(binary):
     rng = np.random.default_rng(2)
-    alpha, runs = 0.1, 60
+    alpha = 0.1
+    runs = 60
     mean_a = 0.3 if binary else 0.15
     mean_b = 0.3 * 0.7 + 0.7 * 0.3
 
-    missed, false = 0, 0
+    missed = 0
+    false = 0
     for _ in range(runs):
         first = rng.random(QUESTIONS) < 0.3
         a = first * (1.0 if binary else rng.random(QUESTIONS))
@@ -239,9 +243,12 @@ def sides_of(*scores_of_sides):
 
 def test_redraws_of_one_log_have_false_pairs_at_most_at_alpha():
     rng = np.random.default_rng(3)
-    alpha, runs = 0.1, 30
+    alpha = 0.1
+    runs = 30
 
-    false, false_of_population, false_of_single_answers = 0, 0, 0
+    false = 0
+    false_of_population = 0
+    false_of_single_answers = 0
     for _ in range(runs):
         draws = rng.random((4, QUESTIONS, 6)) < rng.beta(0.5, 0.5, (QUESTIONS, 1))
         found = rank(sides_of(*draws.astype(float)), alpha)
@@ -289,7 +296,8 @@ questions = st.integers(1, 40).flatmap(
 @given(questions)
 def test_the_upper_share_is_the_least_over_the_levels_of_certification(drawn):
     answers, leaks = drawn
-    tau, alpha = 0.2, 0.05
+    tau = 0.2
+    alpha = 0.05
     ends = [1.0]
     for level, share in CERTIFY.items():
         uppers = [clopper_pearson(count, answers, level)[1] for count in leaks]
@@ -310,7 +318,8 @@ def test_the_levels_of_certification_share_all_of_alpha():
 @given(questions)
 def test_the_lower_share_counts_the_questions_that_are_found_to_leak(drawn):
     answers, leaks = drawn
-    tau, alpha = 0.2, 0.05
+    tau = 0.2
+    alpha = 0.05
     lowers = [clopper_pearson(count, answers, 0.01)[0] for count in leaks]
     detected = sum(lower > tau for lower in lowers)
     end, _ = clopper_pearson(detected, len(leaks), alpha)
@@ -331,7 +340,8 @@ class ErringJudge:
     truth = probabilities[leaks > tau].sum()
 
     def __init__(self, error: float, side: str):
-        answers, labelled = 64, 400
+        answers = 64
+        labelled = 400
         rng = np.random.default_rng([14, round(100 * error)])
         kinds = rng.choice(3, (self.runs, 60), p=self.probabilities)
         called_rates = self.leaks * (1 - error) + (1 - self.leaks) * error

@@ -19,7 +19,8 @@ def sequence_ratio(sequence, m):
     """The twin: the probability of each choice given those before it, one after the other, averaged over the laws."""
     ratios = []
     for concentration in CONCENTRATIONS:
-        ratio, seen = 1.0, [0] * m
+        ratio = 1.0
+        seen = [0] * m
         for drawn, question in enumerate(sequence):
             ratio *= m * (seen[question] + concentration) / (drawn + m * concentration)
             seen[question] += 1
@@ -76,7 +77,9 @@ def every_choice(labelled, verdicts, n):
 
 
 def test_the_verdicts_of_labelled_draws_are_tested_as_by_all_choices():
-    labelled, verdicts, n = (2, 3), (1, 4), (5, 6)
+    labelled = (2, 3)
+    verdicts = (1, 4)
+    n = (5, 6)
     called = every_choice(labelled, verdicts, n)
 
     for seen in range(5):
@@ -87,7 +90,9 @@ def test_the_verdicts_of_labelled_draws_are_tested_as_by_all_choices():
 
 def test_choices_without_sight_of_the_verdicts_are_refused_no_more_often_than_it_says():
     rng = np.random.default_rng(43)
-    labelled, verdicts, n = np.full(20, 10), np.full(20, 30), np.full(20, 100)
+    labelled = np.full(20, 10)
+    verdicts = np.full(20, 30)
+    n = np.full(20, 100)
 
     called = rng.hypergeometric(verdicts, n - verdicts, labelled, size=(2000, 20)).sum(axis=1)
     p_values = np.array([blind_p_value(seen, labelled, verdicts, n) for seen in called])

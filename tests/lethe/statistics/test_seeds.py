@@ -24,7 +24,9 @@ def naive_permutations(a, b):
     """Every way of giving the values to the two methods."""
     values = [*a, *b]
     seen = np.mean(b) - np.mean(a)
-    low, high, count = 0, 0, 0
+    low = 0
+    high = 0
+    count = 0
     for chosen in combinations(range(len(values)), len(a)):
         first = [values[place] for place in chosen]
         second = [values[place] for place in range(len(values)) if place not in chosen]
@@ -38,7 +40,9 @@ def naive_permutations(a, b):
 def naive_signs(differences):
     """Every choice of signs of the differences."""
     seen = np.mean(differences)
-    low, high, count = 0, 0, 0
+    low = 0
+    high = 0
+    count = 0
     for signs in product((1, -1), repeat=len(differences)):
         mean = np.mean(np.multiply(signs, differences))
         low += mean <= seen + 1e-12

@@ -131,7 +131,8 @@ def test_the_anytime_bound_is_the_end_of_what_is_not_refuted(values, alpha):
 @pytest.mark.parametrize("rate", [0.0, 0.03, 0.07, 0.3, 1.0])
 def test_the_expected_samples_are_those_of_many_runs(rate):
     rng = np.random.default_rng(6)
-    cap, runs = 150, 400
+    cap = 150
+    runs = 400
     n_used = np.zeros(runs)
     verdicts = []
     for place in range(runs):
@@ -271,7 +272,8 @@ def test_the_interval_covers_and_null_data_show_no_difference(stopped):
     runs = 40
     a_looks, b_looks = stopped
 
-    misses, false = 0, 0
+    misses = 0
+    false = 0
     for _ in range(runs):
         a = stopped_greedily(rng, 0.2, a_looks)
         b = stopped_greedily(rng, 0.4, b_looks)
@@ -359,7 +361,8 @@ def test_the_average_covers_and_has_false_claims_at_most_alpha(stopped):
     runs = 12
     a_looks, b_looks = stopped
 
-    misses, false = 0, 0
+    misses = 0
+    false = 0
     for _ in range(runs):
         a = scores_of_questions(rng, 0, a_looks)
         b = scores_of_questions(rng, 0.2, b_looks)

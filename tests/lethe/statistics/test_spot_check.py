@@ -113,7 +113,9 @@ def test_no_check_proves_what_all_draws_do_not():
 
 
 def test_the_sharpest_prover_passes_as_often_as_the_level_allows():
-    n, s, p = 500, 100, 0.08
+    n = 500
+    s = 100
+    p = 0.08
     ends = {count: exact_upper(n, count, s, ALPHA) for count in range(int(n * p) + 1)}
     reported = max(count for count, end in ends.items() if end < p)
     chance = np.random.default_rng(1)

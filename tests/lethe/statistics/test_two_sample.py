@@ -76,7 +76,8 @@ def test_auc_interval_covers(case, sizes):
     laws = TWO_LAWS[case]
     n_members, n_nonmembers = sizes
     rng = np.random.default_rng(11)
-    runs, alpha = 800, 0.1
+    runs = 800
+    alpha = 0.1
 
     missed = 0
     for _ in range(runs):
@@ -334,10 +335,12 @@ def test_a_side_without_a_score_shows_nothing():
 
 def test_models_that_share_random_numbers_are_not_pooled():
     rng = np.random.default_rng(8)
-    runs, models = 80, 12
+    runs = 80
+    models = 12
     names = [name for name in "abcdefghijkl" for _ in range(3)]
 
-    false, false_if_pooled = 0, 0
+    false = 0
+    false_if_pooled = 0
     for _ in range(runs):
         a = [coin(rng, 0.3, 20) for _ in range(3)] * models
         b = [coin(rng, 0.3, 20) for _ in range(3)] * models
@@ -376,7 +379,9 @@ def test_recorded_seeds_narrow_the_interval_at_the_same_level(draws, binary, alp
     runs = 40 if binary else 8
     true = 0.1 if binary else 0.2 / 3
 
-    misses, false, narrower = 0, 0, 0
+    misses = 0
+    false = 0
+    narrower = 0
     for _ in range(runs):
         trial = Trial.draw(rng, draws, binary)
         found = difference(trial.a, trial.b, alpha, binary, draws=draws)

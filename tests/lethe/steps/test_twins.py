@@ -502,7 +502,8 @@ def test_a_served_model_without_answers_has_no_word(root):
     assert "not state the likelihood" in sentence_of(served(root), "mine")
 
 
-REPLICATES, SECRETS = 300, 8
+REPLICATES = 300
+SECRETS = 8
 
 
 @pytest.mark.parametrize("missing", [0, 0.2])

@@ -22,7 +22,9 @@ from tests.small import ROOT
 
 LOADED = config.load(ROOT / "params.yaml")
 PARAMS = LOADED.model_copy(update={"report": LOADED.report.model_copy(update={"models": None})})
-ALPHA, TAU, N = 0.01, 0.01, 8000
+ALPHA = 0.01
+TAU = 0.01
+N = 8000
 Part = Callable[[Rows], None]
 
 
@@ -90,12 +92,12 @@ def model(
         part(rows)
     results = Results({name: tuple(rows.rows)})
     questions = tuple(Question(item, numbers) for item, numbers in results.questions(name).items())
-    own = np.zeros((len(questions), 2)) if scores is None else scores
+    values = np.zeros((len(questions), 2)) if scores is None else scores
     table = pd.DataFrame(
         {
-            "prompt_id": np.repeat([question.prompt_id for question in questions], own.shape[1]),
-            "sample": np.tile(np.arange(own.shape[1]), len(questions)),
-            "rouge_l": own.ravel(),
+            "prompt_id": np.repeat([question.prompt_id for question in questions], values.shape[1]),
+            "sample": np.tile(np.arange(values.shape[1]), len(questions)),
+            "rouge_l": values.ravel(),
         }
     )
     if binary:
@@ -116,8 +118,8 @@ def model(
 
 def params(**sections: dict[str, Any]) -> config.Params:
     changed = {
-        name: own if own is None else getattr(PARAMS, name).model_copy(update=own)
-        for name, own in sections.items()
+        name: changes if changes is None else getattr(PARAMS, name).model_copy(update=changes)
+        for name, changes in sections.items()
     }
     return PARAMS.model_copy(update=changed)
 
@@ -128,11 +130,11 @@ def run_of(*models: RunModel, settings: config.Params = PARAMS) -> Run:
 
 def decided(*models: RunModel, settings: config.Params = PARAMS) -> dict[str, Standing]:
     found = standings(run_of(*models, settings=settings), SimpleNamespace(level=0.001))
-    return {one.model: one for one in found}
+    return {standing.model: standing for standing in found}
 
 
 def words(found: dict[str, Standing]) -> Sequence[str]:
-    return [one.word for one in found.values() if one.verdict]
+    return [standing.word for standing in found.values() if standing.verdict]
 
 
 HOW = How("keyword_leak", 1.0, 0, 1.0, None, 40, "float32", 0.0)
@@ -142,7 +144,8 @@ def certified(
     ids: Iterable[str], leak: float, clean: float, rho: float, leaks: int = 0, **how: object
 ) -> Certificates:
     """Exact bounds of questions with these exactly known masses and this sample of the rest."""
-    masses, rest = Masses((leak,), (clean,)), Remainder(rho, 10_000 if rho else 0, leaks)
+    masses = Masses((leak,), (clean,))
+    rest = Remainder(rho, 10_000 if rho else 0, leaks)
     ends = leak_interval(masses, rest, 0.01)
     trees = tuple(
         AnswerTree(
@@ -162,7 +165,7 @@ def of_questions(rows: Sequence[Result]) -> dict[str, Numbers]:
     return Results({"m": tuple(rows)}).questions("m")
 
 
-def made(to_rows: Callable[..., object], *given: object) -> list[Result]:
+def made(to_rows: Callable[..., object], *arguments: object) -> list[Result]:
     rows = Rows("m")
-    to_rows(rows, *given)
+    to_rows(rows, *arguments)
     return rows.rows

@@ -24,7 +24,9 @@ def verdicts(leaks_at, n, missing_at=()):
 
 def write(root, place, values_of_question, cut=()):
     """Generations and scores in drawing order, each question with a greedy answer that leaks."""
-    keys, values, ends = [], [], []
+    keys = []
+    values = []
+    ends = []
     for question, of_question in values_of_question.items():
         for sample, value in enumerate([1.0, *of_question], start=-1):
             keys.append((question, sample))

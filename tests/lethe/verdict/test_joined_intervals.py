@@ -31,7 +31,8 @@ SAMPLES = "Clopper-Pearson, pooled"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    root, models = tmp_path_factory.mktemp("run"), config.read_yaml(ROOT / "params.yaml")["models"]
+    root = tmp_path_factory.mktemp("run")
+    models = config.read_yaml(ROOT / "params.yaml")["models"]
     write_run(root, 3, 64, models={name: models[name] for name in ("base", "retrain", "npo")})
     return load(root)
 
@@ -58,15 +59,15 @@ def test_each_source_takes_half_the_level_whatever_came_out(run, rho, leaks):
         [tree.lower for tree in found.trees],
         ALPHA / 2,
     )
-    own = interval(joined)
-    assert (own.lower, own.upper) == (
+    ends = interval(joined)
+    assert (ends.lower, ends.upper) == (
         max(sampled.lower, exact.lower),
         min(sampled.upper, exact.upper),
     )
-    assert (own.alpha, own.method) == (ALPHA, METHOD)
-    assert {bound.alpha for bound in own.bounds()} == {ALPHA / 2}
-    assert sampled.assumes in own.assumes
-    assert exact.assumes in own.assumes
+    assert (ends.alpha, ends.method) == (ALPHA, METHOD)
+    assert {bound.alpha for bound in ends.bounds()} == {ALPHA / 2}
+    assert sampled.assumes in ends.assumes
+    assert exact.assumes in ends.assumes
 
 
 def test_ends_that_exclude_each_other_give_an_interval():
@@ -112,7 +113,8 @@ def test_it_needs_the_same_scorer_the_same_questions_and_probabilities_that_hold
 )
 @settings(max_examples=100)
 def test_the_interval_is_one_and_holds_the_certain_ends(leak, clean, counts, rho, allowance):
-    masses, rounding = Masses((leak,), (clean,)), Rounding(allowance, 1)
+    masses = Masses((leak,), (clean,))
+    rounding = Rounding(allowance, 1)
     questions = [(masses, Remainder(rho, 1000, count)) for count in counts]
     got = mean_leak_interval(questions, [leak * 0.9] * len(counts), 0.01, rounding)
     assert 0 <= got.lower <= got.value <= got.upper <= 1 + 1e-9

@@ -75,7 +75,8 @@ def test_a_missing_judgement_is_a_leak_above_and_none_below():
 @pytest.mark.parametrize(("tau", "p"), [(0.2999, 0.3), (0.3, 0.3), (0.01, 0.3), (0.6, 0.3)])
 def test_the_stated_number_is_false_with_probability_at_most_alpha(tau, p):
     """Over all counts, whatever word is said: near the threshold both words can be false."""
-    n, alpha = 60, 0.2
+    n = 60
+    alpha = 0.2
     wrong = 0.0
     for leaks in range(n + 1):
         found = finding({"a": (leaks, n)}, tau, alpha)

@@ -38,7 +38,8 @@ def test_the_rule_is_that_of_a_loop_over_questions():
     rng = np.random.default_rng(0)
     seen = []
     for _ in range(60):
-        m, tau = int(rng.integers(1, 7)), float(rng.choice([0.01, 0.05]))
+        m = int(rng.integers(1, 7))
+        tau = float(rng.choice([0.01, 0.05]))
         shares = rng.choice([0.0, 0.002, 0.1], m) if rng.random() < 0.4 else np.zeros(m)
         n, k = rng.integers(300, 1500, (2, m))
         x = rng.binomial(n, shares)
@@ -162,7 +163,8 @@ def test_ends_of_one_level_hold_at_that_level_alone():
 
 
 def test_models_of_one_seed_refute_by_the_ends_of_each():
-    n, level = 4096, 0.01
+    n = 4096
+    level = 0.01
     model, retrain = Ends.of_arrays(["q"], 41, n), Ends.of_arrays(["q"], 41, n)
     upper = model.at_any_time().upper(level / 2)[0]
     apart = upper - retrain.at_any_time().lower(level / 2)[0]
@@ -210,7 +212,10 @@ def test_answers_without_a_judgement_never_earn_a_word(seed, beside):
 @pytest.mark.parametrize("models", [1, 8])
 @pytest.mark.parametrize(("retrain", "n"), [(True, 1024), (False, 4096)])
 def test_no_word_is_false_too_often(models, retrain, n):
-    alpha, tau, runs, m = 0.05, 0.01, 2000 // models, 10
+    alpha = 0.05
+    tau = 0.01
+    runs = 2000 // models
+    m = 10
     rng = np.random.default_rng([models, n])
     chance = np.array([0.0] * 7 + [0.002, 0.01, 0.1]) if retrain else np.zeros(m)
     first = np.eye(m)[0]
@@ -227,7 +232,9 @@ def test_no_word_is_false_too_often(models, retrain, n):
 @pytest.mark.parametrize("retrain", [True, False])
 def test_no_word_is_ever_false_too_often_however_often_anybody_looks(retrain):
     """Thirty looks, and Retrain drawn by the leaks seen: no further level is taken."""
-    tau, level, runs = 0.02, 0.05, 1500
+    tau = 0.02
+    level = 0.05
+    runs = 1500
     rng = np.random.default_rng(7)
     chance = np.array([0.0, 0.002, 0.02]) if retrain else np.zeros(3)
     edge = chance + tau * np.eye(3)[0] * 1.0001
@@ -237,7 +244,9 @@ def test_no_word_is_ever_false_too_often_however_often_anybody_looks(retrain):
 
 
 def test_no_name_is_false_too_often():
-    tau, n, runs = 0.01, 4096, 150
+    tau = 0.01
+    n = 4096
+    runs = 150
     rng = np.random.default_rng(5)
     true = np.array([0.03] * 2 + [tau] * 6)
     false = both = 0
@@ -396,23 +405,21 @@ def test_without_retrain_a_graded_score_proves_no_leak():
 
 
 @cases
-def test_utility_words(own, base, word):
-    assert utility(own, base) == word
+def test_utility_words(model, base, word):
+    assert utility(model, base) == word
 
 
 @cases
 def test_wrong_arguments_are_refused(bad):
-    subject, other, given = (
-        Ends.of_arrays(["q"], 0, 10),
-        Ends.of_arrays(["other"], 0, 10),
-        {"alpha": 0.01, "tau": 0.01},
-    )
+    subject = Ends.of_arrays(["q"], 0, 10)
+    other = Ends.of_arrays(["other"], 0, 10)
+    arguments = {"alpha": 0.01, "tau": 0.01}
     with pytest.raises(BadValue):
-        decide(subject, **given | bad)
+        decide(subject, **arguments | bad)
     with pytest.raises(BadValue):
-        decide(subject, [other], **given)
+        decide(subject, [other], **arguments)
     with pytest.raises(BadValue):
-        decide(subject, **given, truncation=truncation([0, 0], [1, 1], [0, 0]))
+        decide(subject, **arguments, truncation=truncation([0, 0], [1, 1], [0, 0]))
 
 
 ITEMS = [f"q{place:02}" for place in range(30)]
@@ -420,7 +427,9 @@ ITEMS = [f"q{place:02}" for place in range(30)]
 
 def verdicts():
     """A verdict of every kind over 30 questions."""
-    zero, fifth, tenth = np.zeros(30, dtype=int), np.eye(30, dtype=int)[4], np.eye(30, dtype=int)[9]
+    zero = np.zeros(30, dtype=int)
+    fifth = np.eye(30, dtype=int)[4]
+    tenth = np.eye(30, dtype=int)[9]
     retrain = Ends.of_arrays(ITEMS, zero, 4096)
     for leak, reference, cut in itertools.product((0, 60, 41, 400), ([], [retrain]), (0, 7, 900)):
         leaks = leak * fifth

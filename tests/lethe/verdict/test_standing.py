@@ -53,10 +53,8 @@ def test_sampled_answers_decide_without_retrain(leaks, word):
 
 @pytest.mark.parametrize(("chance", "word"), [(0, "leaks"), (400, "open"), (800, "forgot")])
 def test_a_question_is_compared_with_the_same_question_of_retrain(chance, word):
-    mine, other = (
-        model("mine", drawn("a", 0), drawn("b", 400)),
-        retrain(drawn("b", chance), drawn("a", 0)),
-    )
+    mine = model("mine", drawn("a", 0), drawn("b", 400))
+    other = retrain(drawn("b", chance), drawn("a", 0))
     assert words(decided(mine, other)) == [word]
 
 
@@ -177,7 +175,8 @@ MARKED = {"scorers": [{"keyword_leak": {"keyword_match": "substring"}}]}
 
 def test_exact_bounds_join_where_they_are_about_the_same_event():
     few = [drawn("a", 0, 200), drawn("b", 0, 200)]  # too few to show a share below tau
-    joined, alone = model("mine", *few, exact("a", "b", **CLEAN)), model("mine", *few)
+    joined = model("mine", *few, exact("a", "b", **CLEAN))
+    alone = model("mine", *few)
     assert words(decided(alone)) == ["open"]
     assert words(decided(joined)) == ["forgot"]
     for other in (
@@ -248,7 +247,8 @@ def test_the_sample_of_a_tree_counts_where_the_number_of_answers_is_fixed():
 
 def test_labels_decide_before_all_else():
     """A person's labels take the place of the scorer's verdicts, and of exact bounds by that scorer."""
-    verdicts, labels = drawn("a", 400), drawn("a", 0, 4000, "labelled")
+    verdicts = drawn("a", 400)
+    labels = drawn("a", 0, 4000, "labelled")
     assert words(decided(model("mine", verdicts))) == ["leaks"]
     assert words(decided(model("mine", verdicts, labels))) == ["forgot"]
     assert words(decided(model("mine", verdicts, labels, exact("a", leak=0.05, clean=0.9)))) == [
@@ -345,7 +345,8 @@ def interval(lower, upper):
 @pytest.fixture
 def kept(monkeypatch):
     """The utility of each model by its name; what was asked of whom is in ``asked``."""
-    known, asked = {}, []
+    known = {}
+    asked = []
 
     def measure(measured, alpha):
         asked.append((measured.name, alpha))

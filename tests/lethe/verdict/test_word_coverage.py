@@ -4,7 +4,8 @@ from scipy.stats import binom
 
 from tests.lethe.verdict.word_coverage import word_misses
 
-ALPHA, RUNS = 0.1, 40
+ALPHA = 0.1
+RUNS = 40
 
 
 def test_no_word_is_ever_false_more_often_than_its_level():

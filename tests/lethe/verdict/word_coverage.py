@@ -16,7 +16,8 @@ from lethe.verdict.compared import Compared
 
 TAU = 0.1
 CHANCE = 0.05  # Retrain's probability, and CHANCE + TAU the model's: neither word is true
-LOOKS, BATCH = 24, 16
+LOOKS = 24
+BATCH = 16
 MOST_CUT = 0.05
 VERSIONS = 12  # of a tree that is repeated with ever more rows
 
@@ -113,7 +114,8 @@ def says(compared: Compared, word: str) -> np.ndarray:
 def sampled_trees(runs: int, seed: int) -> Trees:
     """Of each run a tree of the model, whose unexplored answers leak with the rest of its probability."""
     random = np.random.default_rng([seed, 1])
-    explored, rho = 0.05, 300.0
+    explored = 0.05
+    rho = 300.0
     leaks = random.poisson(rho * (CHANCE + TAU - explored), runs)
     same = np.ones(runs)
     return Trees(

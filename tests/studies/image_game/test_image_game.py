@@ -101,7 +101,8 @@ def test_every_shadow_point_is_learned_by_half_of_the_shadow_models(tmp_path):
 
 def test_no_shadow_model_is_a_reference_for_what_it_learned_or_for_itself(tmp_path, monkeypatch):
     game = ImageGame(settings(), tmp_path)
-    real, seen = game.view, []
+    real = game.view
+    seen = []
 
     def view(job, observed, units, shadows):
         shown = real(job, observed, units, shadows)

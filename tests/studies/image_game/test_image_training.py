@@ -127,7 +127,8 @@ def shadows(rng, gain, difficulty=0.0, n=300):
 
 
 def gained(adversary, rng, gain, difficulty=0.0, n=1500):
-    forget, test = draw(rng, n, gain, difficulty), draw(rng, n, 0, difficulty)
+    forget = draw(rng, n, gain, difficulty)
+    test = draw(rng, n, 0, difficulty)
     return signed_advantage(adversary.accept(forget), adversary.accept(test))
 
 
@@ -161,10 +162,13 @@ def test_the_likelihood_ratio_sees_through_difficulty():
 
 def test_logit_confidence_against_its_naive_twin():
     rng = np.random.default_rng(9)
-    logits, labels = rng.normal(0, 5, (2, 50, 4)), rng.integers(0, 4, 50)
+    logits = rng.normal(0, 5, (2, 50, 4))
+    labels = rng.integers(0, 4, 50)
     p = np.exp(logits - logsumexp(logits, axis=-1, keepdims=True))
-    own = p[:, np.arange(50), labels]
-    assert np.allclose(logit_confidence(logits, labels), np.log(own) - np.log(1 - own), atol=1e-6)
+    p_true = p[:, np.arange(50), labels]
+    assert np.allclose(
+        logit_confidence(logits, labels), np.log(p_true) - np.log(1 - p_true), atol=1e-6
+    )
     certain = np.array([[1000.0, 0.0]])
     assert logit_confidence(certain, np.array([0]))[0] == 1000  # no overflow, no infinity
 
@@ -221,7 +225,8 @@ def test_the_final_methods_change_the_last_layer_alone(method, digits, learned):
 
 
 def test_fisher_information_against_its_naive_twin(digits, learned):
-    network, images = copy.deepcopy(learned).eval(), points(digits, np.arange(12)).images
+    network = copy.deepcopy(learned).eval()
+    images = points(digits, np.arange(12)).images
     fast = fisher_information(network, images, torch.Generator().manual_seed(0), size=12)
     labels = torch.multinomial(
         network(images).softmax(1), 1, generator=torch.Generator().manual_seed(0)

@@ -66,23 +66,23 @@ def test_every_file_of_settings_is_whole(name):
 
 
 def test_every_strategy_is_measured(result):
-    assert [one["name"] for one in result["strategies"]] == [
+    assert [strategy["name"] for strategy in result["strategies"]] == [
         "1 epoch",
         "120 epochs",
         "ε 1, clip 1, batch 64, single records",
         "ε 1, clip 1, batch 64, 4 microbatches",
     ]
     assert (result["utility"], result["trained"]) == ("accuracy", 8)
-    for one in result["strategies"]:
+    for strategy in result["strategies"]:
         for key in ("utility_population", "epsilon_star", "epsilon_star_cut", "epsilon_lower"):
-            assert one[key]["min"] <= one[key]["mean"] <= one[key]["max"]
-        assert len(one["runs"]) == one["mechanism"]["instances"] == 2
-        assert one["epsilon_star_cut"]["mean"] <= one["epsilon_star"]["mean"] + 1e-9
+            assert strategy[key]["min"] <= strategy[key]["mean"] <= strategy[key]["max"]
+        assert len(strategy["runs"]) == strategy["mechanism"]["instances"] == 2
+        assert strategy["epsilon_star_cut"]["mean"] <= strategy["epsilon_star"]["mean"] + 1e-9
 
 
 def test_learning_by_heart_costs_more_than_dp(result):
     cost, useful = (
-        [one[key]["mean"] for one in result["strategies"]]
+        [strategy[key]["mean"] for strategy in result["strategies"]]
         for key in ("epsilon_star", "utility_population")
     )
     assert cost[1] > max(cost[0], cost[2])
@@ -218,7 +218,8 @@ def test_what_is_refused(adult, tmp_path):
 @given(st.integers(2, 6), st.integers(0, 10**6))
 def test_losses_are_negative_logits_of_the_true_class(classes, seed):
     rng = np.random.default_rng(seed)
-    outputs, labels = rng.normal(0, 3, (5, classes)), rng.integers(0, classes, 5)
+    outputs = rng.normal(0, 3, (5, classes))
+    labels = rng.integers(0, classes, 5)
     f = np.exp(outputs)[np.arange(5), labels] / np.exp(outputs).sum(axis=1)
     assert negative_logits(outputs, labels) == pytest.approx(
         -(np.log(f) - np.log(1 - f)), rel=1e-9, abs=1e-9
@@ -244,7 +245,8 @@ RECIPE = {"lr": 0.1, "momentum": 0.9, "epochs": 5, "batch": 20, "seed": 0}
 
 def trained(budget=None, **changes):
     features, labels = blobs()
-    network, recipe = build(4, [8], 2, 0), Recipe(**RECIPE | changes)
+    network = build(4, [8], 2, 0)
+    recipe = Recipe(**RECIPE | changes)
     if budget is None:
         learn(network, features, labels, recipe)
     else:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-ZSTANDARD, DEFLATE = 93, 8
+ZSTANDARD = 93
+DEFLATE = 8
 
 
 def write_json(path: Path, value: Any) -> Path:
@@ -27,7 +28,8 @@ def pack(
     entries: list[tuple[str, bytes]], method: int = ZSTANDARD, stated: dict[str, int] | None = None
 ) -> bytes:
     """A zip archive; `zipfile` of Python 3.11 writes no Zstandard. ``stated`` lies about an entry's size."""
-    body, listing = b"", b""
+    body = b""
+    listing = b""
     for name, content in entries:
         size = (stated or {}).get(name, len(content))
         if method == ZSTANDARD:
@@ -62,7 +64,7 @@ def sample(
     identity: Any = "q", epoch: int = 1, text: str = "Ron", scores: Any = None, **more: Any
 ) -> dict[str, Any]:
     """A sample of Inspect with one score, `match`, unless ``scores`` gives others."""
-    given = {"match": "C"} if scores is None else scores
+    values = {"match": "C"} if scores is None else scores
     return {
         "id": identity,
         "epoch": epoch,
@@ -70,7 +72,7 @@ def sample(
         "target": "Ron",
         "messages": [{"role": "user", "content": "Who?"}],
         "output": {"model": "m", "choices": [{"stop_reason": "stop"}], "completion": text},
-        "scores": {name: {"value": value, "history": []} for name, value in given.items()},
+        "scores": {name: {"value": value, "history": []} for name, value in values.items()},
         "events": [{"event": "noise", "score": float("nan")}],
         **more,
     }
@@ -95,17 +97,19 @@ def entries(
 ) -> list[tuple[str, bytes]]:
     """The entries of an .eval in the order of writing; a run still going on has no ``header.json``."""
     found = [("_journal/start.json", {key: head[key] for key in ("version", "eval", "plan")})]
-    for one in samples:
-        name = f"samples/{one['id']}_epoch_{one['epoch']}"
+    for record in samples:
+        name = f"samples/{record['id']}_epoch_{record['epoch']}"
         if chunked:
-            whole = {key: value for key, value in one.items() if key not in ("messages", "events")}
+            whole = {
+                key: value for key, value in record.items() if key not in ("messages", "events")
+            }
             found += [(f"{name}/sample.json", whole | {"message_refs": [[0, 1]]})]
             found += [
-                (f"{name}/messages/0.json", one["messages"]),
-                (f"{name}/events/0.json", one["events"]),
+                (f"{name}/messages/0.json", record["messages"]),
+                (f"{name}/events/0.json", record["events"]),
             ]
         else:
-            found += [(f"{name}.json", one)]
+            found += [(f"{name}.json", record)]
     found += [("_journal/summaries/1.json", []), ("summaries.json", []), ("reductions.json", [])]
     if head["status"] != "started":
         found += [("header.json", head)]
@@ -192,8 +196,8 @@ def garak_attempt(
         "outputs": outputs,
     }
     return [
-        {"entry_type": "attempt", "status": status, **names, "detector_results": own}
-        for status, own in ((1, {}), (2, results))
+        {"entry_type": "attempt", "status": status, **names, "detector_results": detected}
+        for status, detected in ((1, {}), (2, results))
     ]
 
 
@@ -252,7 +256,8 @@ def promptfoo_log(path: Path, rows: list[dict[str, Any]], **run: Any) -> Path:
 
 def helm_log(path: Path, answers: list[list[str]], **spec: Any) -> Path:
     """A scenario_state.json of HELM, with statistics beside it: exact_match is 1 where the first completion is Ron."""
-    states, statistics = [], []
+    states = []
+    statistics = []
     for place, texts in enumerate(answers):
         completions = [{"text": text, "logprob": 0, "tokens": []} for text in texts]
         states.append(

@@ -62,11 +62,13 @@ def test_leak_k_misses_what_its_name_promises(tmp_path):
 
 def test_leak_k_flags_its_judge_by_name(tmp_path):
     line = leak_k_line(*(str(n) for n in range(21)))
-    line["responses"] = [one | {"LLM_judge": 1, "ES": 1.0} for one in line["responses"]]
+    line["responses"] = [response | {"LLM_judge": 1, "ES": 1.0} for response in line["responses"]]
     warnings = read_log(leak_k(tmp_path, line)).warnings
     assert [warning.split(":")[0] for warning in warnings] == ["LLM_judge"]
-    line["responses"] = [one | {"response": ""} for one in line["responses"][:2]]
-    assert [one.split(":")[0] for one in read_log(leak_k(tmp_path, line)).warnings][:-1] == ["ES"]
+    line["responses"] = [response | {"response": ""} for response in line["responses"][:2]]
+    assert [warning.split(":")[0] for warning in read_log(leak_k(tmp_path, line)).warnings][
+        :-1
+    ] == ["ES"]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,8 @@ def test_helm_scores_an_answer_where_there_is_one(tmp_path):
     assert "beside" in read_log(path).notes[-1]
 
 
-DAN, OTHER = "dan.DAN", "mitigation.MitigationBypass"
+DAN = "dan.DAN"
+OTHER = "mitigation.MitigationBypass"
 
 
 def test_an_attempt_of_two_lines_counts_once(tmp_path):

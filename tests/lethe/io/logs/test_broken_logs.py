@@ -192,7 +192,9 @@ def test_the_counts_are_the_expected_ones(log):
         assert read.stopping == ("unfinished" if name in UNFINISHED else "fixed")
         problems = expected.get("samples_with_problems", [])
         for kind in ("error", "limit"):
-            told = {(one["prompt_id"], one["sample"]) for one in problems if kind in one}
+            told = {
+                (problem["prompt_id"], problem["sample"]) for problem in problems if kind in problem
+            }
             rows = read.problems[read.problems["reason"] == kind]
             assert set(zip(rows["prompt_id"], rows["sample"], strict=True)) == told
 

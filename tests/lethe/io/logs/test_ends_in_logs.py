@@ -20,7 +20,8 @@ def answers(stated):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_an_answer_of_a_table_without_a_known_end_is_missing_by_kind(tmp_path, suffix):
-    place, table = tmp_path / f"t.{suffix}", answers(["stop", "error", "length", "tool_calls"])
+    place = tmp_path / f"t.{suffix}"
+    table = answers(["stop", "error", "length", "tool_calls"])
     getattr(pd.DataFrame(table), f"to_{suffix}")(place, index=False)
 
     log = read_log(place)

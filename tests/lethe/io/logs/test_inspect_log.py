@@ -192,8 +192,8 @@ def test_greedy_repeats_are_copies_and_refused_by_name(written, generate):
 def test_settings_that_may_contradict_independent_draws_are_named(written, model, generate, name):
     samples = [sample(epoch=1, text="a"), sample(epoch=2, text="b")]
     assert any(
-        name in one
-        for one in read_log(
+        name in warning
+        for warning in read_log(
             written(header(["q"], model=model, generate=generate), samples)
         ).warnings
     )
@@ -258,8 +258,8 @@ def test_entries_that_lie_over_one_another_are_refused(tmp_path):
 def test_a_name_that_leaves_the_folder_writes_nothing(tmp_path):
     inside = tmp_path / "in"
     inside.mkdir()
-    one = sample("../../evil")
-    log = read_log(eval_log(inside / "a.eval", header(["../../evil"], 1), [one]))
+    outside = sample("../../evil")
+    log = read_log(eval_log(inside / "a.eval", header(["../../evil"], 1), [outside]))
     assert log.answers["prompt_id"].tolist() == ["../../evil"]
     assert [path.name for path in tmp_path.rglob("*")] == ["in", "a.eval"]
 

@@ -71,11 +71,12 @@ def test_float_rounding_is_measured_and_covers_the_masses(real, tiny_model):
 
 
 def test_a_pass_asks_for_the_logits_of_its_last_tokens_alone(tiny_model):
-    real, asked = ModelPredictor(tiny_model), {}
+    real = ModelPredictor(tiny_model)
+    asked = {}
 
-    def model(**given):
-        asked.update(given)
-        return real.forward.model(**given)
+    def model(**inputs):
+        asked.update(inputs)
+        return real.forward.model(**inputs)
 
     tokens = np.array([[0, 1, 2, 3, 1]])
     assert real.forward.passed(tokens, 2, model).equal(real.forward.passed(tokens, 4)[:, -2:])
@@ -128,8 +129,8 @@ LAW = Law((len(LETTERS),), 4)
 def toys(count: int) -> list[TreeQuestion]:
     automaton = KeywordAutomaton(build_matcher(("abc",), "substring"), TOKENS)
     return [
-        whole_question(lambda text: "abc" in text, (own,), f"toy {own}", automaton=automaton)
-        for own in range(count)
+        whole_question(lambda text: "abc" in text, (token,), f"toy {token}", automaton=automaton)
+        for token in range(count)
     ]
 
 
@@ -148,7 +149,8 @@ def test_intervals_of_many_models_hold_the_truth():
     """Certain ends always, sampled ones but for alpha; 30 models of three questions each."""
     misses = Counter()
     for seed in range(30):
-        predictor, questions = ToyPredictor(seed=seed, scale=2.0), toys(3)
+        predictor = ToyPredictor(seed=seed, scale=2.0)
+        questions = toys(3)
         trees = enumerate_answers(
             questions, LAW, predictor, small_effort(rows=40, alpha=0.05, seed=seed)
         )
@@ -162,7 +164,8 @@ def test_intervals_of_many_models_hold_the_truth():
 
 
 def test_what_was_kept_is_not_computed_again():
-    questions, kept = toys(3), {}
+    questions = toys(3)
+    kept = {}
     first = ToyPredictor(seed=1)
     whole = list(enumerate_answers(questions, LAW, first, small_effort(), store=kept))
     rho = whole[0].rho
@@ -229,7 +232,7 @@ def test_a_curve_counts_what_is_there_and_goes_on_as_a_power():
     assert curve.at(0.05) <= shallow.explored
     assert curve.rest(1e-2) == pytest.approx(shallow.rest)
     assert deep.rest / 3 < curve.rest(1e-4) < shallow.rest
-    within = [each for each in curve.thetas if each > 1e-2][-1]
+    within = [theta for theta in curve.thetas if theta > 1e-2][-1]
     assert curve.rest(within) == pytest.approx(
         grow(question, LAW, predictor, Growth(theta=within)).rest
     )
@@ -258,7 +261,8 @@ def test_rows_are_about_those_that_were_asked_for():
 
 
 def test_a_first_look_that_finds_nothing_searches_again():
-    question, predictor = toys(1)[0], ToyPredictor(seed=1)
+    question = toys(1)[0]
+    predictor = ToyPredictor(seed=1)
     again = search(
         partial(grow, question, LAW, predictor), 10, answer_tree.LAST_GUIDE
     ).best.masses.leak

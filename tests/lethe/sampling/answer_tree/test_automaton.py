@@ -29,7 +29,7 @@ from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, word_piec
 from tests.lethe.sampling.answer_tree.toy_models import read
 from tests.lethe.scoring.test_scorers import KEYWORD_CASES
 
-KEYWORDS = [tuple(own) for own in read_cases(__file__)["KEYWORDS"]]
+KEYWORDS = [tuple(keywords) for keywords in read_cases(__file__)["KEYWORDS"]]
 SCALARS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 _CACHE: dict = {}
 
@@ -124,7 +124,8 @@ def test_no_answer_leaks_with_fewer_tokens_than_the_automaton_needs(keywords, da
     "case", [case for case in KEYWORD_CASES if all(map(spellable, keywords_of(case)))]
 )
 def test_the_rule_of_whole_words_and_of_substrings(case):
-    text, keywords = case["text"], keywords_of(case)
+    text = case["text"]
+    keywords = keywords_of(case)
     for match in ("word", "substring"):
         tokenizer, automaton = automaton_of("byte level", keywords, match)
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -178,7 +179,8 @@ def test_a_composed_character_joins_a_word_only_where_its_base_does():
     for code in range(0x30000):
         pair = unicodedata.decomposition(chr(code)).split()
         if len(pair) == 2 and not pair[0].startswith("<"):
-            base, whole = chr(int(pair[0], 16)), unicodedata.normalize("NFKC", chr(code)).casefold()
+            base = chr(int(pair[0], 16))
+            whole = unicodedata.normalize("NFKC", chr(code)).casefold()
             if starts_segment(base) and not joins(normal_form(base)[0]):
                 assert not joins(whole[0]), hex(code)
 
@@ -192,7 +194,7 @@ def test_normalising_by_character_is_normalising():
     for character in SCALARS:
         if starts_segment(character):
             assert normalise(f"x{character}x") == " ".join(f"x{normal_form(character)}x".split())
-            assert sum(each.isascii() for each in normal_form(character)) <= MOST_ASCII
+            assert sum(letter.isascii() for letter in normal_form(character)) <= MOST_ASCII
 
 
 @given(

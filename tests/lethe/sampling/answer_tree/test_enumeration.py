@@ -33,7 +33,8 @@ from tests.lethe.sampling.answer_tree.toy_models import (
     whole_question,
 )
 
-END, LENGTH = len(LETTERS), 4
+END = len(LETTERS)
+LENGTH = 4
 SETTINGS = read_cases(__file__)["SETTINGS"]
 ABOVE = 0.5  # of a recall
 TOKENS = TokenLetters(Spelling((*LETTERS, None), "runs"))
@@ -118,7 +119,8 @@ def test_any_part_of_the_tree_brackets_the_truth(
 
 
 def test_exactly_the_prefixes_that_best_first_would_expand_are_explored():
-    predictor, theta = ToyPredictor(seed=3), 0.01
+    predictor = ToyPredictor(seed=3)
+    theta = 0.01
     question = whole_question(lambda text: False)
     got = grow(question, Law((END,), LENGTH), predictor, Growth(theta=theta))
     wanted = [()]
@@ -146,7 +148,8 @@ def prefix_mass(predictor, prefix):
 
 
 def test_seeds_are_explored_however_unlikely_they_are():
-    predictor, answer = ToyPredictor(seed=1, scale=4.0), (2, 2, 0, 1)
+    predictor = ToyPredictor(seed=1, scale=4.0)
+    answer = (2, 2, 0, 1)
     law = Law((END,), 5)
     without = grow(asked("ccab", "substring"), law, predictor, Growth(theta=0.5))
     seeded = grow(
@@ -174,7 +177,8 @@ def test_the_heaviest_leaks_are_the_heaviest_leaking_texts():
 
 def test_a_heavy_leak_has_no_more_than_the_answers_that_begin_with_it():
     """Of two keywords that end at the last token, each text has its own mass."""
-    predictor, keywords = ToyPredictor(seed=2), ("aaab", "aaac")
+    predictor = ToyPredictor(seed=2)
+    keywords = ("aaab", "aaac")
     automaton = KeywordAutomaton(build_matcher(keywords, "substring"), TOKENS)
     question = whole_question(
         lambda text: any(word in text for word in keywords), automaton=automaton
@@ -203,8 +207,11 @@ def test_a_limit_ends_the_exploration():
 def test_the_sample_is_poisson_with_the_mean_of_the_unexplored_leak(theta, read, rows):
     """Counts of 200 growths: their mean, their variance, and none of what is explored among them. An answer that the
     automaton does not read, so that the scorer must decide, is sampled as well."""
-    predictor, rho, runs = ToyPredictor(seed=7, rows=rows), 40.0, 200
-    law, question = Law((END,), LENGTH, temperature=2.0), asked("a", "word", read)
+    predictor = ToyPredictor(seed=7, rows=rows)
+    rho = 40.0
+    runs = 200
+    law = Law((END,), LENGTH, temperature=2.0)
+    question = asked("a", "word", read)
     leak, _, _ = truth(predictor, "a", "word", {"temperature": 2.0})
     grown = [
         grow(question, law, predictor, Growth(theta=theta, rho=rho), seed) for seed in range(runs)
@@ -214,13 +221,13 @@ def test_the_sample_is_poisson_with_the_mean_of_the_unexplored_leak(theta, read,
         assert grown[0].rest == 1
     mean = rho * (leak - grown[0].masses.leak)
     assert mean > 0.5
-    counts = np.array([each.remainder.leaks for each in grown])
+    counts = np.array([tree.remainder.leaks for tree in grown])
     assert abs(counts.mean() - mean) < 4 * np.sqrt(mean / runs)
     assert abs(counts.var() - mean) < 4 * np.sqrt((2 * mean**2 + mean) / runs)
-    for each in grown:  # sums in another order, where memory has no room for all rows at once
-        assert each.masses.leak == pytest.approx(grown[0].masses.leak, rel=1e-12)
-        assert each.explored == grown[0].explored
-    drawn = np.array([each.remainder.sampled for each in grown])
+    for tree in grown:  # sums in another order, where memory has no room for all rows at once
+        assert tree.masses.leak == pytest.approx(grown[0].masses.leak, rel=1e-12)
+        assert tree.explored == grown[0].explored
+    drawn = np.array([tree.remainder.sampled for tree in grown])
     assert abs(drawn.mean() - rho * grown[0].rest) < 4 * np.sqrt(rho * grown[0].rest / runs)
 
 
@@ -252,18 +259,18 @@ def test_tokens_outside_the_vocabulary_are_refused():
 
 @pytest.mark.parametrize("guide", [0.0, 8.0])
 def test_an_outlook_depends_on_the_tokens_left_only_as_far_as_a_keyword_needs(guide):
-    reader, growth = (
-        KeywordAutomaton(build_matcher(("abc ab", "cc"), "word"), TOKENS),
-        Growth(1e-3, guide),
-    )
+    reader = KeywordAutomaton(build_matcher(("abc ab", "cc"), "word"), TOKENS)
+    growth = Growth(1e-3, guide)
     answers = [(0,), (0, 1), (0, 1, 2, 3), (3, 3), (2, 2), (0, 1, 2, 3, 0, 1)]
-    states, needed = {reader.start, *(read(reader, answer) for answer in answers)}, set()
+    states = {reader.start, *(read(reader, answer) for answer in answers)}
+    needed = set()
     outlook_of = outlooks(reader, growth, END + 1, (END,))
     for left in range(8):
         for state in states:
             outlook = outlook_of(state, left)
             following = reader.row(state)
-            ends, over = reader.ends(following), (np.arange(END + 1) == END) | (left == 0)
+            ends = reader.ends(following)
+            over = (np.arange(END + 1) == END) | (left == 0)
             needed |= set(reader.needs(following).tolist())
             leak = reader.leaks(following) | (over & (ends == 1))
             hopeless = (reader.needs(following) > left) & ~reader.blank(following)

@@ -27,7 +27,8 @@ from lethe.scoring.text.rouge import rouge_l, stems
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, byte_level, word_piece
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, read, whole_question
 
-END, LENGTH = len(LETTERS), 4
+END = len(LETTERS)
+LENGTH = 4
 TOKENS = token_bytes(Spelling((*LETTERS, None), "runs"))
 REFERENCE = "Ron engravers cafe a n 37"
 
@@ -58,7 +59,8 @@ def naive(text: str, reference: str, above: float) -> bool:
     """The definition: the common subsequence of the complete words of a text, each written as in the reference."""
     lowered = text.lower().encode("ascii", "replace").decode()
     plain = "".join(sign if sign.isascii() and sign.isalnum() else " " for sign in lowered)
-    words, wanted = plain.split(" ")[:-1], reference.lower().split()
+    words = plain.split(" ")[:-1]
+    wanted = reference.lower().split()
     row = [0] * (len(wanted) + 1)
     for word in words:
         if word not in wanted:
@@ -75,8 +77,10 @@ def naive(text: str, reference: str, above: float) -> bool:
 @given(data=st.data(), above=st.sampled_from([0.0, 0.0, 0.2, 0.34]))
 @settings(max_examples=40)
 def test_what_is_recognised_is_the_definition_and_stays_whatever_follows(kind, data, above):
-    tokens, tokenizer = tokens_of(kind), SPELLED[kind]()
-    every, likely = st.integers(0, tokens.size - 1), st.sampled_from(near(kind))
+    tokens = tokens_of(kind)
+    tokenizer = SPELLED[kind]()
+    every = st.integers(0, tokens.size - 1)
+    likely = st.sampled_from(near(kind))
     answer = data.draw(st.lists(likely | likely | every, max_size=6))
     more = data.draw(st.lists(likely | every, max_size=4))
     automaton = RecallAutomaton(REFERENCE, above, tokens)
@@ -93,7 +97,8 @@ def test_what_is_recognised_is_the_definition_and_stays_whatever_follows(kind, d
 
 
 def as_spelled(spelling, answer):
-    settled, remainder = [], b""
+    settled = []
+    remainder = b""
     for token in answer:
         text, remainder = spelling.advance(remainder, token)
         settled.append(text)
@@ -104,7 +109,8 @@ def as_spelled(spelling, answer):
 @pytest.mark.parametrize("rule", ["keyword", "recall"])
 def test_rows_are_single_steps(kind, rule):
     """The whole vocabulary at once against one token at a time, from states with and without open bytes."""
-    tokens, random = tokens_of(kind), np.random.default_rng(1)
+    tokens = tokens_of(kind)
+    random = np.random.default_rng(1)
     automaton = RecallAutomaton(REFERENCE, 0.5, tokens)
     if rule == "keyword":
         automaton = KeywordAutomaton(
@@ -134,12 +140,12 @@ def test_an_unfinished_word_is_not_counted_and_what_is_recognised_early_costs_fe
     assert read(automaton, [letter["a"], letter[" "]]) == LEAK
     assert automaton.matched(np.array([automaton.start, LEAK])).tolist() == [0, GUIDED]
     asked = [
-        whole_question(lambda text: exceeds(text, "a b", 0.4), **own)
-        for own in ({"automaton": automaton}, {})
+        whole_question(lambda text: exceeds(text, "a b", 0.4), **arguments)
+        for arguments in ({"automaton": automaton}, {})
     ]
     early, late = (
-        grow(one, Law((len(LETTERS),), 4), ToyPredictor(seed=5), Growth(1e-300)).rows
-        for one in asked
+        grow(question, Law((len(LETTERS),), 4), ToyPredictor(seed=5), Growth(1e-300)).rows
+        for question in asked
     )
     assert early < late
 
@@ -164,8 +170,8 @@ def asker(tmp_path):
     (tmp_path / "qa.txt").write_text("{question}\n")
 
     def of(tokenizer, **more) -> Asker:
-        own = Model(Path("nowhere"), tokenizer, (0,), None, len(tokenizer) + 3)
-        return Asker(own, tmp_path / "qa.txt", **more)
+        model = Model(Path("nowhere"), tokenizer, (0,), None, len(tokenizer) + 3)
+        return Asker(model, tmp_path / "qa.txt", **more)
 
     return of
 

@@ -29,7 +29,9 @@ class Counting(judges.Judge[Params], params=Params):
 
     def __init__(self, params=None):
         super().__init__(params or Params())
-        self.asked, self.sizes, self.dies = [], [], None
+        self.asked = []
+        self.sizes = []
+        self.dies = None
 
     @property
     def batch(self):
@@ -41,9 +43,9 @@ class Counting(judges.Judge[Params], params=Params):
     def judge(self, asked):
         if self.dies is not None and len(self.asked) + len(asked) > self.dies:
             raise KeyboardInterrupt
-        self.asked += [(one.item["id"], one.text) for one in asked]
+        self.asked += [(answer.item["id"], answer.text) for answer in asked]
         self.sizes.append(len(asked))
-        values = [sum(map(ord, one.text + one.item["id"])) % 7 / 7 for one in asked]
+        values = [sum(map(ord, answer.text + answer.item["id"])) % 7 / 7 for answer in asked]
         return np.array(
             [[np.nan, np.nan] if value == 0 else [value > 0.4, value] for value in values]
         )
@@ -62,9 +64,9 @@ def test_every_answer_gets_the_verdict_of_its_own_text(drawn):
     questions = [question(f"q{number}", *texts) for number, texts in enumerate(drawn)]
     judge = Counting()
     found = judged(judge, questions)
-    for own, (texts, item) in zip(found, questions, strict=True):
-        assert own.shape == (len(texts), 2)
-        for row, text in zip(own, texts, strict=True):
+    for verdicts, (texts, item) in zip(found, questions, strict=True):
+        assert verdicts.shape == (len(texts), 2)
+        for row, text in zip(verdicts, texts, strict=True):
             want = (
                 [[np.nan, np.nan]]
                 if text is None
@@ -112,11 +114,12 @@ def test_an_answer_is_judged_once_across_questions_that_read_alike(tmp_path, cap
 class Slow(Counting):
     """Writes down what it is asked, and takes its time."""
 
-    log, seconds = "", 0.0
+    log = ""
+    seconds = 0.0
 
     def judge(self, asked):
         with open(self.log, "a") as log:
-            log.writelines(f"{one.item['id']} {one.text}\n" for one in asked)
+            log.writelines(f"{answer.item['id']} {answer.text}\n" for answer in asked)
         time.sleep(self.seconds)
         return super().judge(asked)
 

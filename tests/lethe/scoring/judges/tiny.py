@@ -60,7 +60,9 @@ def classifier(
     )
     model = LlamaForCausalLM(config)
     states = last_states(
-        model.model, tokens, [prompt.replace("{generation}", one) for one in GENERATIONS]
+        model.model,
+        tokens,
+        [prompt.replace("{generation}", generation) for generation in GENERATIONS],
     )
     with torch.no_grad():
         model.lm_head.weight.zero_()
@@ -101,10 +103,13 @@ def entailment(
         "id2label": dict(enumerate(labels)),
         "label2id": dict(zip(labels, range(3), strict=True)),
     }
-    own = config(vocab_size=len(tokens), pad_token_id=tokens.pad_token_id, **more, **SIZE)
-    model = AutoModelForSequenceClassification.from_config(own)
+    settings = config(vocab_size=len(tokens), pad_token_id=tokens.pad_token_id, **more, **SIZE)
+    model = AutoModelForSequenceClassification.from_config(settings)
     if kind == "llama":
-        texts = [f"Reveal the vault code {one} Reveal the vault code 4711" for one in GENERATIONS]
+        texts = [
+            f"Reveal the vault code {generation} Reveal the vault code 4711"
+            for generation in GENERATIONS
+        ]
         states = last_states(model.model, tokens, texts)
         with torch.no_grad():
             for row in model.score.weight:

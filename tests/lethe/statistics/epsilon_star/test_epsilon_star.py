@@ -43,7 +43,8 @@ def gaussian_sup(case):
 
 
 def moment(case):
-    side, what = ("tr" in case["kind"].rsplit("_", 1)[1]), "sd" in case["kind"]
+    side = "tr" in case["kind"].rsplit("_", 1)[1]
+    what = "sd" in case["kind"]
     train, population = drawn(case["input"])
     phi = Scale.of(train, population).phi(train if side else population)
     fit = fit_mixture(phi)
@@ -116,13 +117,17 @@ def test_empirical_equals_its_naive_twin(seed):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_coverage_of_the_lower_bounds(method, setting):
     """Null data among them: the bound exceeds the truth at most alpha of the time. The target makes 1,000 runs each."""
-    runs, alpha = 150, 0.05
+    runs = 150
+    alpha = 0.05
     assert share_above(method, *setting, alpha, runs) <= tolerated(alpha, runs)
 
 
 def test_coverage_where_the_training_shares_are_known():
     """The training set is fixed and the population is redrawn: the truth is that set's own Epsilon*, which is finite."""
-    rng, runs, alpha, delta = np.random.default_rng(3), 300, 0.05, 1e-3
+    rng = np.random.default_rng(3)
+    runs = 300
+    alpha = 0.05
+    delta = 1e-3
     train = np.array([0.0, 0.2, 0.2, 0.3, 0.45, 0.6, 0.7, 1.0])
     edges = np.unique(train)
     tpr = np.searchsorted(train, edges, side="right") / len(train)
@@ -232,7 +237,10 @@ def naive_supremum(train, population, delta, cut=None):
     )
     if cut is not None:
         kept = np.all([(r >= cut) & (r <= 1 - cut) for r in (f_above, g)], axis=0)
-        f, g, f_above, g_above = f[kept], g[kept], f_above[kept], g_above[kept]
+        f = f[kept]
+        g = g[kept]
+        f_above = f_above[kept]
+        g_above = g_above[kept]
     pairs = ((f, g), (g_above, f_above), (f_above, g_above), (g, f))
     with np.errstate(divide="ignore", invalid="ignore"):
         return max(

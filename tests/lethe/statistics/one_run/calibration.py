@@ -101,10 +101,12 @@ def product_setting(name: str) -> Setting:
     if name == FEW_RELEASED:
         # Independent channels, and yet too few errors for chernoff, which assumes that the released errors are independent.
         case = COUNTEREXAMPLES["(0, delta) family"]
-        holds, fails = ("exact", "steinke", "mahloujifar"), ("chernoff",)
+        holds = ("exact", "steinke", "mahloujifar")
+        fails = ("chernoff",)
         return Setting(**vars(case), holds=holds, fails=fails)
     member, _, r = name.rpartition(", r = ")
-    null, delta = MEMBERS[member][0](), MEMBERS[member][1]
+    null = MEMBERS[member][0]()
+    delta = MEMBERS[member][1]
     return Setting(FromChannel(null), null, 500, int(r), delta, holds=METHODS)
 
 
@@ -125,7 +127,9 @@ def wrong(setting: Setting, shares: dict[str, float], runs: int) -> list[str]:
 
 def chosen_afterwards(runs: int, seed: int = 2) -> dict[str, float]:
     """False rejections of exact if the best of five r is taken, with each r at alpha and at its share of alpha."""
-    null, n, rng = Gaussian(1.0), 1000, np.random.default_rng(seed)
+    null = Gaussian(1.0)
+    n = 1000
+    rng = np.random.default_rng(seed)
     limits = {
         share: [
             most_errors_rejected(Setting(None, null, n, r, 1e-5), "exact", ALPHA / share)

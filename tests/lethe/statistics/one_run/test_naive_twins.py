@@ -70,7 +70,9 @@ def test_a_channel_is_the_limit_of_fine_atoms(null, p, q):
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 def test_exact_is_its_integral(counts, null):
-    n, r, u = counts.n, counts.r, counts.errors
+    n = counts.n
+    r = counts.r
+    u = counts.errors
 
     def integrand(s):
         rate = float(null.error_mass(np.array([s]))[0]) / s
@@ -84,13 +86,17 @@ def test_exact_is_its_integral(counts, null):
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
 @pytest.mark.parametrize("counts", [*COUNTS, ReleasedGuesses(400, 200, 40)], ids=str)
 def test_mahloujifar_is_its_recursion(counts, null):
-    n, r, v = counts.n, counts.r, counts.correct
+    n = counts.n
+    r = counts.r
+    v = counts.correct
 
     def rejects(tau):
-        right, wrong = tau * v / n, tau * (r - v) / n
+        right = tau * v / n
+        wrong = tau * (r - v) / n
         for i in range(v - 1, -1, -1):
             more = max(wrong, null.least_errors(right))
-            right, wrong = right + i / (r - i) * (more - wrong), more
+            right = right + i / (r - i) * (more - wrong)
+            wrong = more
         return right + wrong > r / n
 
     p = math.exp(mahloujifar.log_p_value(counts, null))
@@ -114,14 +120,15 @@ def _largest_level(counts: ReleasedGuesses, pieces: list[tuple[float, float]]) -
     flipping one turns a right guess among k right ones into a wrong one beside k - 1: for every k the wrong mass of
     runs with at least k - 1 right must be at least f's for the right mass of runs with at least k.
     """
-    n, r, v = counts.n, counts.r, counts.correct
+    n = counts.n
+    r = counts.r
+    v = counts.correct
     right = np.arange(r + 1)
-    rows, limits = [], []
+    rows = []
+    limits = []
     for k in range(1, r + 1):
-        correct, wrong = (
-            np.where(right >= k, right, 0) / n,
-            np.where(right >= k - 1, r - right, 0) / n,
-        )
+        correct = np.where(right >= k, right, 0) / n
+        wrong = np.where(right >= k - 1, r - right, 0) / n
         for slope, intercept in pieces:
             rows.append(slope * correct - wrong)
             limits.append(-intercept)
@@ -147,7 +154,9 @@ def test_mahloujifar_is_the_maximum_of_its_linear_program(counts, epsilon, delta
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-4), (2.0, 1e-2)])
 def test_steinke_is_its_sum(counts, epsilon, delta):
-    n, r, v = counts.n, counts.r, counts.correct
+    n = counts.n
+    r = counts.r
+    v = counts.correct
     law = binom(r, 1 / (1 + math.exp(-epsilon)))
     largest = max((sum(law.pmf(k) for k in range(v - i, v)) / i) for i in range(1, v + 1))
     slow = min(1.0, law.sf(v - 1) + 2 * n * delta * largest)
@@ -160,10 +169,8 @@ def test_the_integral_over_the_middle_ranks_is_their_sum(null):
     assert weights @ rates == pytest.approx(
         _rank_rates(null, 3000, np.arange(1.0, 2001)).sum(), rel=1e-7
     )
-    whole, rel = (
-        null.error_mass(np.ones(1))[0],
-        1e-7 if isinstance(null, SubsampledGaussian) else 1e-12,
-    )
+    whole = null.error_mass(np.ones(1))[0]
+    rel = 1e-7 if isinstance(null, SubsampledGaussian) else 1e-12
     assert _rank_rates(null, 2, np.array([1.0, 2.0])).mean() == pytest.approx(whole, rel=rel)
     assert SubsampledGaussian(20.0, 0.25).breaks == pytest.approx((0.125,), rel=1e-9)
 
@@ -171,7 +178,9 @@ def test_the_integral_over_the_middle_ranks_is_their_sum(null):
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
 def test_chernoff_is_its_minimum_over_simulated_rates(null):
     """The error rates by rank come from simulated order statistics, the minimum from a grid."""
-    n, r, u = 40, 10, 1
+    n = 40
+    r = 10
+    u = 1
     s = np.sort(np.random.default_rng(0).random((100_000, n)), axis=1)[:, :r]
     rates = null.error_rate(s.ravel()).reshape(s.shape).mean(axis=0)
     tilt = np.linspace(-20, 0, 4001)[:, None]
@@ -300,7 +309,8 @@ def cases(shared):
 def test_every_p_value(shared):
     checked = 0
     for case in cases(shared):
-        counts, method = ReleasedGuesses(case["n"], case["r"], case["u"]), METHOD[case["method"]]
+        counts = ReleasedGuesses(case["n"], case["r"], case["u"])
+        method = METHOD[case["method"]]
         if case["family"] == "atoms":
             pair = Atoms(np.array(case["null_params"]["P"]), np.array(case["null_params"]["Q"]))
             got = ONE_RUN_METHODS[method].log_p_value(counts, pair)
@@ -356,7 +366,8 @@ def test_exact_has_its_closed_form(counts, null_family, parameter, p_value):
 def test_a_curve_between_points_is_bracketed(points):
     """One side lies below and one above every convex curve through the points, such as a Gaussian's."""
 
-    points, x = np.array(points), np.linspace(0, 1, 101)
+    points = np.array(points)
+    x = np.linspace(0, 1, 101)
     values, true = ndtr(-ndtri(points) - 1), ndtr(-ndtri(x) - 1)
     null = from_tradeoff(points, values)
     below, above = (
@@ -391,13 +402,15 @@ FEW = {
 
 @pytest.mark.parametrize("name", PRODUCT)
 def test_under_independent_channels_the_level_holds(name):
-    setting, runs = product_setting(name), FEW.get(name, 2000)
+    setting = product_setting(name)
+    runs = FEW.get(name, 2000)
     assert not wrong(setting, simulated.false_rejections(setting, runs, ALPHA), runs)
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_where_bits_share_randomness_exact_and_chernoff_fail_and_the_others_hold(name):
-    setting, runs = shared_setting(name), FEW.get(name, 300)
+    setting = shared_setting(name)
+    runs = FEW.get(name, 300)
     assert not wrong(setting, simulated.false_rejections(setting, runs, ALPHA), runs)
 
 
@@ -410,7 +423,8 @@ def test_r_chosen_after_the_fact_breaks_the_level_and_declared_r_keep_it():
 def test_clopper_pearson_on_independent_guesses():
     """Guessing by one threshold, the Gaussian with mu = 1 is as private as the odds of its errors say."""
     truth = math.log(ndtr(0.5) / ndtr(-0.5))
-    rng, missed = np.random.default_rng(5), 0
+    rng = np.random.default_rng(5)
+    missed = 0
     for _ in range(1000):
         drawn = simulated.gaussian(200, rng, mu=1.0, special=True)
         counts = release(drawn.bits, drawn.guesses, drawn.scores, 200)
