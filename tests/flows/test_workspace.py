@@ -27,7 +27,228 @@ def test_a_broken_lock_is_named_with_its_remedy(tmp_path):
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n")
     (tmp_path / "dvc.yaml").write_text("stages:\n  a:\n    cmd: echo\n")
-    (tmp_path / "dvc.lock").write_text("    from flows import pipeline  # imports Prefect, which takes seconds
+    (tmp_path / "dvc.lock").write_text("<<<<<<< HEAD\na: [1\n")
+    with pytest.raises(BadFile, match=r"dvc\.lock: DVC cannot use it.*git checkout dvc\.lock"):
+        workspace.read_graph(tmp_path)
+
+
+@cases
+def test_a_stage_without_an_entry_is_refused_from_the_params_alone(tmp_path, wanted, legal):
+    (tmp_path / "dvc.yaml").write_text(
+        "stages:\n  prepare: {cmd: x}\n  sample: {foreach: '${models}', do: {cmd: x}}\n"
+        "  audit: {foreach: '${all.audits}', do: {cmd: x}}\n"
+    )
+    params = "models: {a: 1, b: 2}\nall: {audits: {}}\n"
+    workspace.check_stages(tmp_path, ["prepare", "sample", "sample@a", "audit"], params)
+    with pytest.raises(BadValue, match=legal):
+        workspace.check_stages(tmp_path, ["sample@b", wanted], params)
+
+
+def test_only_this_user_can_enter_the_folder_of_dvcs_pickles(small, monkeypatch, tmp_path):
+    from dvc.repo import Repo
+
+    def place() -> Path:
+        with Repo(str(small.folder)) as repo:
+            return Path(repo.site_cache_dir)
+
+    monkeypatch.chdir(small.folder)
+    monkeypatch.delenv("DVC_SITE_CACHE_DIR", raising=False)
+    (small.folder / ".dvc/config.local").unlink(missing_ok=True)
+    workspace.prepare(small.folder)
+    cache = small.folder / ".dvc/tmp/site_cache"
+    cache.chmod(0o777)
+    workspace.prepare(small.folder)
+    assert place().is_relative_to(cache.resolve())
+    assert cache.stat().st_mode & 0o777 == 0o700
+    # the record of a folder that was copied from elsewhere is no choice of the user, another place is
+    for set_to, expected in (
+        ("/elsewhere/.dvc/tmp/site_cache", cache.resolve()),
+        (tmp_path / "mine", tmp_path / "mine"),
+    ):
+        (small.folder / ".dvc/config.local").write_text(f"[core]\n    site_cache_dir = {set_to}\n")
+        workspace.prepare(small.folder)
+        assert place().is_relative_to(expected)
+
+
+def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
+    monkeypatch.chdir(small.folder)
+    workspace.prepare(small.folder)
+    record = small.folder / ".dvc/tmp/rwlock"
+    record.parent.mkdir(parents=True, exist_ok=True)
+    for half in ("", '{"write": {'):  # a full disk, a kill
+        record.write_text(half)
+        assert "prepare" in workspace.read_graph(small.folder).upstream
+        assert not record.exists() or isinstance(
+            json.loads(record.read_text()), dict
+        )  # DVC may write its own
+
+
+def test_a_half_written_dvc_lock_is_taken_from_the_copy_of_the_run_before(small, monkeypatch):
+    monkeypatch.chdir(small.folder)
+    assert small.lethe("run", "--json").returncode == 0
+    lock = small.folder / "dvc.lock"
+    text = lock.read_text()
+    assert workspace.read_graph(small.folder).stale == {}
+    lock.write_text(text[: text.index("    md5:") + 12] + "\x00")
+    assert workspace.read_graph(small.folder).stale == {}
+    assert lock.read_text() == text
+
+
+def test_a_dvc_command_that_works_here_is_named(small, monkeypatch):
+    monkeypatch.chdir(small.folder)
+    workspace.prepare(small.folder)
+    (small.folder / "slow").write_text("dataset")
+    process = small.python("-m", "dvc", "repro")
+    try:
+        wait_until(lambda: (small.folder / "alive").exists())
+        with pytest.raises(workspace.Busy, match=rf"dvc repro` \(process {process.pid}\)"):
+            workspace.read_graph(small.folder)
+        refused = small.lethe("run")
+        assert refused.returncode == 1
+        assert "dvc.yaml" not in refused.stderr
+        assert "\x1b" not in refused.stderr
+    finally:
+        (small.folder / "slow").unlink()
+        process.communicate(timeout=120)
+
+
+GOOD = config.read_yaml(ROOT / "params.yaml")
+
+
+def changed(key: str, value):
+    whole = copy.deepcopy(GOOD)
+    section, last = section_of(whole, key, value)
+    section[last] = value
+    return config.validate(whole)
+
+
+@pytest.mark.parametrize("preset", [None, "audit-dp-sgd", "game-authors"])
+def test_the_default_and_presets_name_what_is_there(preset, project):
+    more = config.read_yaml(ROOT / f"flows/presets/{preset}.yaml") if preset else {}
+    settings.check(config.validate(GOOD | more), project)
+
+
+@pytest.mark.parametrize(
+    "key", ["data.source", "train.recipe.start_from", "sample.prompt", "models.npo.path"]
+)
+def test_a_path_that_is_nowhere_is_named_by_its_key(key, project):
+    with pytest.raises(BadParam, match=rf"key {key}: got 'data/models/nowhere'"):
+        settings.check(changed(key, "data/models/nowhere"), project)
+
+
+def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path, project):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/config.json").write_text("{}")
+    (tmp_path / "mine/model.safetensors").touch()
+    for path in (str(tmp_path / "mine"), "data/models/grad_diff/"):
+        settings.check(changed("models.npo.path", path), project)
+
+
+@pytest.mark.parametrize("key", sorted(NEUTRAL.keys() - {"judges.*.labelled"}))
+def test_a_null_path_is_refused_with_the_place_that_stands_for_it(key, project):
+    with pytest.raises(BadInput, match=f"{key}: {NEUTRAL[key]}"):
+        changed(key, None)
+    assert changed(key, NEUTRAL[key]) == config.validate(GOOD)
+    assert (project / NEUTRAL[key]).exists()
+
+
+def test_a_place_of_labels_counts_once_somebody_put_labels_there(tmp_path):
+    (tmp_path / LABELS).mkdir(parents=True)
+    assert filled(CALIBRATION, tmp_path) is filled(ANSWERS, tmp_path) is None
+    (tmp_path / CALIBRATION).write_text("label,verdict\n")
+    (tmp_path / ANSWERS).write_text("")
+
+    assert [filled(place, tmp_path) for place in PLACES] == [None, None, None]
+    assert filled("data/mine.csv", tmp_path) == "data/mine.csv"
+
+    (tmp_path / CALIBRATION).write_text("label,verdict\n1,1\n0,0\n")
+    (tmp_path / ANSWERS).write_text('{"text": "a", "label": 1}\n')
+    assert [filled(place, tmp_path) for place in PLACES] == [None, CALIBRATION, ANSWERS]
+    (tmp_path / LABELS / "npo.jsonl").write_text("{}\n")
+    assert filled(LABELS, tmp_path) == LABELS
+
+
+def test_labels_do_not_change_the_settings(tmp_path, monkeypatch):
+    """Or the identity of the stage `metrics`, which hashes its settings, would depend on when it was computed."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / CALIBRATION
+    place.parent.mkdir(parents=True)
+    place.write_text("label,verdict\n")
+    before = config.validate(GOOD)
+
+    place.write_text("label,verdict\n1,1\n0,0\n")
+
+    assert config.validate(GOOD) == before
+
+
+def test_a_calibration_without_a_binary_scorer_is_refused_once_it_has_labels(tmp_path):
+    whole = copy.deepcopy(GOOD)
+    whole["sample"]["stop"] = "fixed"  # a word needs a 0/1 scorer
+    whole["metrics"]["binary"] = None
+    params = config.validate(whole)
+    (tmp_path / CALIBRATION).parent.mkdir(parents=True)
+    (tmp_path / CALIBRATION).write_text("label,verdict\n")
+    settings._check_judged(params, tmp_path)
+
+    (tmp_path / CALIBRATION).write_text("label,verdict\n1,1\n0,0\n")
+
+    with pytest.raises(BadInput, match="the scorer binary"):
+        settings._check_judged(params, tmp_path)
+
+
+def test_a_method_without_a_model_is_refused_with_the_line_to_add():
+    with pytest.raises(
+        BadInput, match=r"unlearn\.methods\.mine.*`mine: \{path: data/models/mine\}`"
+    ):
+        changed(
+            "unlearn.methods.mine",
+            {"loss": "npo", "lr": 5e-4, "epochs": 2, "beta": 0.1, "retain_weight": 1.0},
+        )
+
+
+def test_training_does_not_begin_with_what_training_makes(project):
+    with pytest.raises(BadParam, match=r"key train\.recipe\.start_from: got 'data/models/base'"):
+        settings.check(changed("train.recipe.start_from", "data/models/base"), project)
+
+
+@pytest.mark.parametrize("key", ["prompt", "start_from"])
+def test_what_a_game_reads_lies_where_its_content_is_a_dependency(tmp_path, key, project):
+    value = copy.deepcopy(GOOD) | config.read_yaml(ROOT / "flows/presets/game-authors.yaml")
+    (tmp_path / "prompt.txt").write_text("{question}")
+    value["games"]["authors"]["learning"][key] = str(tmp_path / "prompt.txt")
+    with pytest.raises(BadParam, match=rf"games\.authors\.learning\.{key}: .*below data/source"):
+        settings.check(config.validate(value), project)
+
+
+@cases
+def test_what_is_there_but_no_prompt_or_no_model_is_told_before_anything_is_trained(
+    key, value, said, project
+):
+    with pytest.raises(BadInput, match=rf"key {key}: .*{said}"):
+        settings.check(changed(key, value), project)
+
+
+class Task:
+    """Stands for Prefect's task: what is submitted ends at once."""
+
+    def __init__(self):
+        self.submitted = []
+
+    def with_options(self, name, task_run_name):
+        return self
+
+    def submit(self, stage, places, overview, processes, wait_for):
+        stage = stage.unwrap()
+        stage.end = stage.foregone() or "ran"
+        self.submitted.append((stage.name, len(wait_for)))
+        return types.SimpleNamespace()
+
+
+@pytest.mark.parametrize(
+    ("most", "tasks"), [(4, [("a", 0), ("b", 1), ("c", 1), ("d", 2)]), (3, [("c", 0), ("d", 1)])]
+)
+def test_clean_stages_of_a_large_folder_are_no_tasks(monkeypatch, most, tasks):
+    from flows import pipeline  # imports Prefect, which takes seconds
 
     task = Task()
     passed = []
@@ -102,7 +323,9 @@ def threads(monkeypatch):
         def work():
             for before in wait_for:
                 before.unwrap().join()
-            bring_up_to_date.fn(*(one.unwrap() for one in (stage, places, overview, processes)))
+            bring_up_to_date.fn(
+                *(argument.unwrap() for argument in (stage, places, overview, processes))
+            )
 
         thread = threading.Thread(target=work)
         thread.start()
