@@ -5,17 +5,16 @@ and the findings: everything that is said of the models, which page, terminal, M
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from lethe.comparison.over_seeds import families, rows_over_seeds
 from lethe.comparison.within import ranked_rows
 from lethe.config.measuring import Exact
-from lethe.config.schema import EvaluationParams, Params
+from lethe.config.schema import Params
 from lethe.errors import plural
 from lethe.io.artifacts import Tables
 from lethe.measure.likelihood_metrics import against_retrain
-from lethe.measure.run import Run, RunModel, load_models
+from lethe.measure.run import Run, load_models
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of, excess_over_retrain
 from lethe.results.table import Numbers, Result, Results
@@ -46,24 +45,6 @@ def run(settings: Params, root: Path) -> None:
 
     compared = f"{plural(len(settings.models), 'model')} against {retrain}"
     print(compared if retrain else "report.retrain is null: nothing to compare with")
-
-
-def of_evaluation(
-    params: EvaluationParams,
-    root: Path,
-    on_traces: Sequence[Result] = (),
-    base: RunModel | None = None,
-) -> list[Finding]:
-    """Write and return the findings on the model of `lethe eval`, beside Base where it was asked; ``on_traces`` are the rows
-    of its word on a trace.
-    """
-    results = table.read(root, params.models, without=table.NOT_COMPARED)
-    artifacts = load_models(params, root)
-    if base is not None:
-        artifacts = replace(artifacts, models=[*artifacts.models, base])
-    findings = [*found(artifacts), *found_traces(results, on_traces)]
-    write(root, [*on_traces, *paths(artifacts, root)], findings)
-    return findings
 
 
 def write(root: Path, rows: Sequence[Result], findings: Sequence[Finding]) -> None:

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -52,7 +52,7 @@ from lethe.io.files import (
 from lethe.io.judged_answers import read_calibration
 from lethe.labels.labels import read_labels
 from lethe.measure.answers import AnswerTables
-from lethe.measure.run import RunModel, load
+from lethe.measure.run import RunModel, load_models
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
 from lethe.models.model import Model
@@ -72,7 +72,9 @@ from lethe.statistics.anytime import is_reached, log_above, log_below
 from lethe.steps import compare, likelihood, metrics, report, sample, score, traces, twins
 from lethe.steps.stated_secrets import stated_by
 from lethe.verdict.deciding import doubt
-from lethe.verdict.finding import Findings
+from lethe.verdict.evidence_path import paths
+from lethe.verdict.finding import Finding, Findings
+from lethe.verdict.found import found, found_traces
 from lethe.verdict.standing import Standing
 from lethe.verdict.verdict import Drawn
 
@@ -232,33 +234,46 @@ def evaluate(
                     seed,
                     root,
                 )
-            found = compare.of_evaluation(
+            findings = _found(
                 params, root, on_traces, _base(base, splits, params, root / BASE, scratch)
             )
             if page:
                 report.run(params, root)
-        run = load(params, root, {})
-    (model,) = run.models
-    standing = Standing.of(Findings(tuple(found)), name)
-    tau = params.report.tau
-    drawn = None
-    if standing.verdict is not None:
-        tau = standing.verdict.tau
-        drawn = standing.verdict.drawn
+        numbers = table.read(root, [name]).model(name)
+    standing = Standing.of(Findings(tuple(findings)), name)
+    assert standing.verdict is not None  # the model is under test
     return Evaluated(
         verdict=standing.sentence,
         forgetting=standing.word,
         utility=standing.utility.word,
-        tau=tau,
+        tau=standing.verdict.tau,
         stop=params.sample.stop,
         first=params.sample.at_first,
-        drawn=drawn,
+        drawn=standing.verdict.drawn,
         skipped=skipped,
-        refused=model.refused or model.unlabelled,
-        numbers=model.numbers,
+        refused=standing.verdict.refused,
+        numbers=numbers,
         attempt=attempt,
         process=process,
     )
+
+
+def _found(
+    params: EvaluationParams,
+    root: Path,
+    on_traces: Sequence[Result],
+    base: RunModel | None,
+) -> list[Finding]:
+    """Write and return the findings on the model, beside Base where it was asked; ``on_traces`` are the rows of its word on a
+    trace.
+    """
+    results = table.read(root, params.models, without=table.NOT_COMPARED)
+    artifacts = load_models(params, root)
+    if base is not None:
+        artifacts = replace(artifacts, models=[*artifacts.models, base])
+    findings = [*found(artifacts), *found_traces(results, on_traces)]
+    compare.write(root, [*on_traces, *paths(artifacts, root)], findings)
+    return findings
 
 
 def _base(

@@ -63,7 +63,7 @@ QUESTION = """
   lethe.measure.prompts:_each
   lethe.statistics.counts:rate_bounds
   lethe.results.table:write
-  lethe.steps.compare:of_evaluation
+  lethe.steps.evaluate:_found
   lethe.measure.run:load_models
   lethe.results.table:read
   lethe.verdict.found:found
@@ -149,7 +149,7 @@ VERDICT = """
 """
 
 VERDICT_TO_JSON = """
-  lethe.steps.compare:of_evaluation
+  lethe.steps.evaluate:_found
 < lethe.steps.evaluate:evaluate
   lethe.verdict.standing:Standing.of
 < lethe.api.evaluating:evaluate
