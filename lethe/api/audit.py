@@ -26,6 +26,7 @@ from lethe.audits.twin_ranks import TwinRanks, read_ranks
 from lethe.config.twins import TWINS
 from lethe.errors import BadArguments, BadValue, check, plural
 from lethe.io.tables import read_losses
+from lethe.results import views
 from lethe.results.table import Result, Rows
 from lethe.results.trace import Control, Lift, Trace, Word, lift_of
 from lethe.statistics import epsilon_star as losses
@@ -64,13 +65,15 @@ class ShownOneRunAudit(Measurement, canaries.OneRunAudit):
     """The lower bounds on epsilon from one run of a mechanism: one of ``results`` per method, which is also its key."""
 
     mechanism: str = field(kw_only=True)
-    VIEW = "one_run"
 
     def __getitem__(self, method: str) -> OneRunResult:
         for result in self.results:
             if result.method == method:
                 return result
         raise KeyError(method)
+
+    def as_json(self) -> views.Document:
+        return views.one_run(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """One row per method."""
@@ -249,7 +252,8 @@ class ShownEpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
     and ratios are where each is attained.
     """
 
-    VIEW = "epsilon_star"
+    def as_json(self) -> views.Document:
+        return views.epsilon_star(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """One row per quantity."""
@@ -381,11 +385,13 @@ class SwapAudit(Measurement):
     """Unlearning quality by the SWAP test: the value, its interval, and the advantage of each attack."""
 
     quality: Quality
-    VIEW = "swap"
 
     @property
     def by_attack(self) -> dict[str, dict[str, float | None]]:
         return self.as_json()["by_attack"]
+
+    def as_json(self) -> views.Document:
+        return views.swap(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per attack: the signed advantages in both halves, the advantage, and its interval."""
@@ -515,7 +521,6 @@ class TwinAudit(Measurement):
     """The twin test of one model: its word, exact p-value, and what the test would have found."""
 
     trace: Trace
-    VIEW = "trace"
 
     @property
     def word(self) -> Word:
@@ -524,6 +529,9 @@ class TwinAudit(Measurement):
     @property
     def p(self) -> float:
         return self.trace.test.p
+
+    def as_json(self) -> views.Document:
+        return views.trace(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per secret: its rank among its candidates."""

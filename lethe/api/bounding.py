@@ -25,7 +25,7 @@ from lethe.measure import prompts as bounded
 from lethe.measure import scores as scored
 from lethe.measure.scores import Missing, Scores
 from lethe.measure.stated import LEAKS, Stated
-from lethe.results import licence, quantities
+from lethe.results import licence, quantities, views
 from lethe.results.gate import GatedQuestion
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.results.views import ALONE
@@ -84,7 +84,6 @@ class Bounds(Measurement):
     unpointed: tuple[str, ...] = ()
     stated: Stated = LEAKS
     understood: str | None = None
-    VIEW = "bounds"
 
     def rows(self) -> list[Result]:
         """The rows with what is recorded of the log among the settings."""
@@ -110,6 +109,9 @@ class Bounds(Measurement):
     def metric(self) -> str:
         """The bound by which prompts are compared."""
         return str(self.model.facts("settings").get("metric", ""))
+
+    def as_json(self) -> views.Document:
+        return views.bounds(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per prompt: its single numbers and those of each threshold and k."""

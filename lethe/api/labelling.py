@@ -20,6 +20,7 @@ from lethe.labels.labels import Labels, read_labels
 from lethe.labels.plan import DIGITS, LabelPlan
 from lethe.measure.prompts import Worst
 from lethe.measure.stated import Stated
+from lethe.results import views
 from lethe.results.licence import licensed, of_drawing, reasons_of, refusals
 from lethe.results.table import Numbers, Result, Rows, result
 from lethe.statistics.bound import Bound
@@ -37,7 +38,6 @@ class LabelledBounds(Measurement):
     name: str
     settings: Mapping[str, Json]
     results: tuple[Result, ...]
-    VIEW = "label"
 
     @property
     def finished(self) -> bool:
@@ -60,6 +60,9 @@ class LabelledBounds(Measurement):
         worst = [row for row in self.results if row.quantity == "leak_worst" and row.upper_bound]
         row = worst[0]
         return Worst(row.facts["prompt_id"], row.ends[-1])
+
+    def as_json(self) -> views.Document:
+        return views.label(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per question: the labelled mass and both ends."""

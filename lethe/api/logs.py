@@ -31,7 +31,7 @@ from lethe.measure import scores
 from lethe.measure.likelihood_metrics import SPLITS
 from lethe.measure.stated import check_leak_is
 from lethe.registry import ROUGE
-from lethe.results import table
+from lethe.results import table, views
 from lethe.results.table import Result
 from lethe.scoring import published, tofu
 from lethe.scoring.scorer import scorer as load
@@ -140,11 +140,13 @@ class TofuLog(Measurement):
     differences: Mapping[str, Mapping[str, float]]
     model: str | None = None
     beside: Sequence[published.Beside] = ()
-    VIEW = "tofu_log"
 
     @property
     def count(self) -> int:
         return sum(map(len, self.mismatches.values()))
+
+    def as_json(self) -> views.Document:
+        return views.tofu_log(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per term."""

@@ -71,12 +71,14 @@ class ExactBounds(Measurement):
     """The result of `exact`: the answer tree of each question with its ends, and the summary over the questions."""
 
     certificates: Certificates
-    VIEW = "exact"
 
     @property
     def refused(self) -> tuple[str, ...]:
         """Why no end may be claimed (`lethe.results.licence`); empty where it may."""
         return self.certificates.refused
+
+    def as_json(self) -> views.Document:
+        return views.exact(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """One row per question: the ends, the rows, the sampled answers, the verdict and the likeliest leaking text."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import shorten
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from lethe.errors import plural, visible
 from lethe.io.files import Json
@@ -109,16 +109,10 @@ def _html_blocks(view: View) -> list[str]:
 class Measurement(TableWithSentences):
     """Numbers with guarantees, which are also rows of the table of results."""
 
-    VIEW: ClassVar[str]  # the function of `lethe.results.views` that makes JSON of the rows
-
     @abstractmethod
     def rows(self) -> list[Result]:
         """Return the rows of `lethe.results.table`."""
 
+    @abstractmethod
     def as_json(self) -> dict[str, Json]:
-        """Return the keys of `--json`, a view of the rows, and what the numbers need of a model as ``access``."""
-        from lethe.results import quantities, views
-
-        rows = self.rows()
-        access = quantities.access_of(row.kind for row in rows)
-        return {**getattr(views, self.VIEW)(rows), "access": access}
+        """Return the keys of `--json`: the view of the rows (`lethe.results.views`), with the ``access`` that they need."""

@@ -21,7 +21,7 @@ from lethe.io.artifacts import read_items
 from lethe.io.tables import read_table
 from lethe.io.yaml import read_yaml
 from lethe.measure.stated import check_leak_is
-from lethe.results import quantities, table
+from lethe.results import quantities, table, views
 from lethe.results.quantities import Scope
 from lethe.statistics.bound import Bound
 
@@ -290,7 +290,8 @@ def _listed(folder: Path) -> list[str]:
 class ShownComparison(compared.Comparison, Measurement):
     """The result of `compare`: the rows ``per_question``, and whether B is ``worse``."""
 
-    VIEW = "compare"
+    def as_json(self) -> views.Document:
+        return views.compare(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per question, with the effect and its interval."""
@@ -309,7 +310,8 @@ class ShownComparison(compared.Comparison, Measurement):
 class ShownRanking(ranked.Ranking, Measurement):
     """The result of `compare` for several runs: ranks and pairs that differ, over these questions and others like these."""
 
-    VIEW = "compare"
+    def as_json(self) -> views.Document:
+        return views.compare(self.rows())
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per run: its mean and its ranks."""

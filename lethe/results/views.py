@@ -5,12 +5,13 @@ Every function takes the rows of a command's result, in the order in which they 
 JSON values. A number that a row lacks is null.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from functools import wraps
 from itertools import combinations
 
 from lethe.io.files import Json
-from lethe.results.quantities import MODEL
+from lethe.results.quantities import MODEL, access_of
 from lethe.results.table import Numbers, Result, Results
 from lethe.results.trace import document
 from lethe.statistics.answer_tree import Masses
@@ -54,6 +55,17 @@ ALONE = "judged alone"
 MASSES = {*(field.name for field in fields(Masses)), "rounding"}
 
 
+def with_access(view: Callable[[Sequence[Result]], Document]) -> Callable[..., Document]:
+    """The view with what its numbers need of a model as ``access``."""
+
+    @wraps(view)
+    def whole(rows: Sequence[Result]) -> Document:
+        return {**view(rows), "access": access_of(row.kind for row in rows)}
+
+    return whole
+
+
+@with_access
 def bounds(rows: Sequence[Result]) -> Document:
     """Keys of `lethe bounds --json`.
 
@@ -318,6 +330,7 @@ def _together(claim: Result, rows: Sequence[Result]) -> Document:
     }
 
 
+@with_access
 def label(rows: Sequence[Result]) -> Document:
     """Keys of `lethe label --json`; where ``refused`` has reasons, every bound is null."""
     model = _of_model(rows)
@@ -349,6 +362,7 @@ def _reasons(model: Numbers) -> list[str]:
     return reasons
 
 
+@with_access
 def compare(rows: Sequence[Result]) -> Document:
     """Keys of `lethe compare --json`: of two sides, or of the ranks of several.
 
@@ -437,6 +451,7 @@ def _average(row: Result | None, metric: str, questions: int) -> Document | None
     }
 
 
+@with_access
 def exact(rows: Sequence[Result]) -> Document:
     """Keys of `lethe exact --json`: the row "tree" of a question records its tree.
 
@@ -554,6 +569,7 @@ def evaluation(numbers: Numbers) -> Document:
     return {**values, **numbers.values, "bounds": guarantees(numbers)}
 
 
+@with_access
 def one_run(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit one-run --json`; ``curve`` is present if p-values of several epsilon were asked for."""
     numbers = Numbers(rows)
@@ -588,11 +604,13 @@ def _curve(rows: Sequence[Result], n_methods: int) -> list[Document]:
     return points
 
 
+@with_access
 def epsilon_star(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit epsilon-star --json`."""
     return Numbers(rows).facts("epsilon_star", "given answers")
 
 
+@with_access
 def swap(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit swap --json`."""
     numbers = Numbers(rows)
@@ -610,11 +628,13 @@ def swap(rows: Sequence[Result]) -> Document:
     return {"quality": quality, "advantage": advantage, "by_attack": by_attack}
 
 
+@with_access
 def trace(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit twins --json`, and of a model's ``trace``."""
     return document(rows)
 
 
+@with_access
 def tofu_log(rows: Sequence[Result]) -> Document:
     """Keys of `lethe score tofu-log --json`."""
     row_of_name = {row.names()[0]: row for row in rows}

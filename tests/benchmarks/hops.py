@@ -139,8 +139,8 @@ TO_JSON = """
 < lethe.measure.prompts:measure_prompts
 < lethe.measure.prompts:measure_file
 < lethe.api.bounding:bounds
-~ lethe.api.result:Measurement.as_json
-~ lethe.results.views:bounds
+~ lethe.api.bounding:Bounds.as_json
+  lethe.results.views:bounds
 """
 
 # From the finding, which `lethe.steps.compare` made a row.
