@@ -222,10 +222,9 @@ NEVER = RunRecord(
 
 def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, ModelWords]:
     """Return the words on the models under test, as they were found; empty where the report is not this run's."""
-    path = table.place(root / DATA, "compare", "models")
-    if not (path.is_file() and _up_to_date(stages, "report")):
+    if not _up_to_date(stages, "report"):
         return {}
-    found = Findings.of(table.read_rows(path))
+    found = Findings.of(table.compared(root / DATA))
     verdicts: dict[str, ModelWords] = {}
     for finding in found.asked(FORGETTING):
         name = finding.model
@@ -356,15 +355,14 @@ def tries_of_words(
     another Retrain beside them, is another try; more answers of a seed are the same one, since the word holds at any time. A
     try counts whether or not a gate asked for it: whoever read the word has tried it.
     """
-    path = table.place(root / DATA, "compare", "models")
-    if not (path.is_file() and _up_to_date(stages, "compare")):
+    if not _up_to_date(stages, "compare"):
         return {}
     questions = ""
     if (root / DATA / FORGET).is_file():
         questions = content_digest(root / DATA / FORGET)
     scorer = params.metrics.binary or params.metrics.leak
     attempts: dict[str, Declared] = {}
-    for finding in Findings.of(table.read_rows(path)).asked(FORGETTING):
+    for finding in Findings.of(table.compared(root / DATA)).asked(FORGETTING):
         if finding.outcome == REFERENCE:
             continue
         name = finding.model

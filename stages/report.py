@@ -4,13 +4,13 @@ from pathlib import Path
 
 from lethe import tracking
 from lethe.config import Params
-from lethe.steps import report as step
+from lethe.report import page
 from stages import entry
 
 
 def run(settings: Params, root: Path) -> None:
     """Write ``root/report``; the repository's own pipeline is then logged to MLflow."""
-    step.run(settings, root)
+    page.write(settings, root)
     if root != Path("data"):
         return
     logged = tracking.log_new()

@@ -13,6 +13,13 @@ def test_each_step_of_a_way_stands_in_the_source(name):
     assert hops_of(way) > 0
 
 
+@pytest.mark.parametrize("name", [name for name in WAYS if "--json" in name])
+def test_a_result_reaches_json_in_the_hops_that_are_wanted(name):
+    wanted, way = WAYS[name]
+
+    assert hops_of(way) <= wanted
+
+
 def test_a_step_that_nothing_before_it_calls_is_refused():
     way = "  stages.unlearn:run\n  lethe.statistics.counts:rate_bounds\n"
 

@@ -28,7 +28,6 @@ from lethe.measure.stated import LEAKS, Stated
 from lethe.results import licence, quantities, views
 from lethe.results.gate import GatedQuestion
 from lethe.results.table import Numbers, Result, Results, Rows
-from lethe.results.views import ALONE
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import BELOW_1, leak_bounds, possible
 from lethe.statistics.judge_error import Calibration
@@ -97,7 +96,7 @@ class Bounds(Measurement):
     @cached_property
     @bounded.without_collector()
     def questions(self) -> dict[str, Numbers]:
-        rows = tuple(row for row in self.results if row.split != ALONE)
+        rows = tuple(row for row in self.results if row.split != views.ALONE)
         return Results({"": rows}).questions("")
 
     @cached_property

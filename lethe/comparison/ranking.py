@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -34,10 +34,28 @@ from lethe.statistics.mean_difference import Difference
 RANKS = ("rank", "rank_population")
 ABOUT = ("these questions", "questions like these")
 WHOLE = "ranking"  # the name of the record, which belongs to no single run
+# The record of what was compared, means and ranks of the models, and the differences of pairs.
+QUANTITIES = (
+    "comparison",
+    "score",
+    "rank",
+    "rank_population",
+    "difference",
+    "difference_population",
+)
 
 
 class Ranking(RecordedRows):
     """The result of `rank`; a difference is of the later run against the run in ``item``."""
+
+    @classmethod
+    def among(cls, rows: Iterable[Result]) -> Ranking | None:
+        """The ranking among the rows of the stage `compare`, its record first; None where no models were ranked."""
+        kept = []
+        for row in rows:
+            if row.basis == "compared" and row.quantity in QUANTITIES:
+                kept.append(row)
+        return cls(tuple(kept)) if kept else None
 
     def of(self, quantity: str) -> list[Result]:
         """The rows of a quantity: of each run, or of each pair."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -214,7 +214,6 @@ class Run:
     attacks: Mapping[str, AttackResult]
     provenance: Mapping[str, object]
     missing: list[tuple[str, str]] = field(default_factory=list)  # path, the stage that makes it
-    compared: Sequence[Result] = ()  # rows of all models together
     kind: str = "unknown"  # of the dataset
     populations: Mapping[str, PopulationResult] = field(default_factory=dict)
     aim: Aim = "forget"
@@ -288,9 +287,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     audits: dict[str, Mapping[str, Json]] = {}
     games: dict[str, Mapping[str, Json]] = {}
     attacks: dict[str, Mapping[str, Json]] = {}
-    compared: list[Result] = []
-    place = table.place(Path(), "compare", "models")
-    compared = source.read(str(place), "compare", table.read_rows, compared)
+    source.there("compare", "models", "compare")
     if isinstance(params, Params):  # a model of the user's own has no other stages
         training = _training(params, source)
         audits = source.records("audit", params.audits)
@@ -317,7 +314,6 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         populations=_populations(attacks),
         provenance=provenance,
         missing=source.missing,
-        compared=compared,
         trajectories=Trajectories.of(training),
         kind=str(about.get("kind", "unknown")),
         aim=_aim(about),
@@ -331,8 +327,7 @@ def load_models(params: EvaluationParams | Params, root: Path) -> Run:
     results = table.read(root, params.models, without=table.NOT_COMPARED)
     about = source.json("dataset/about.json", "prepare")
     models = [_model(name, params, source, results) for name in params.models]
-    run = Run(params, models, {}, {}, {}, {}, {}, {}, {}, {}, source.missing)
-    return replace(run, aim=_aim(about))
+    return Run(params, models, {}, {}, {}, {}, {}, {}, {}, {}, source.missing, aim=_aim(about))
 
 
 def _aim(about: Mapping[str, Json]) -> Aim:

@@ -3,17 +3,9 @@
 from collections.abc import Sequence
 
 from lethe.comparison.ranking import Ranking
-from lethe.measure.run import Run
-from lethe.results.ranking import ranking_of
 from lethe.text import NONE, plural
 
 DIGITS = 4
-
-
-def ranking(run: Run) -> Ranking | None:
-    """The ranks of the models under test; None where fewer than two could be compared."""
-    rows = ranking_of(run.compared)
-    return Ranking(rows) if rows else None
 
 
 def headline(ranking: Ranking) -> str:

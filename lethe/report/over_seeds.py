@@ -6,12 +6,7 @@ from lethe.comparison.over_seeds import MATCHED, OverSeeds
 from lethe.measure.run import Run
 from lethe.report.columns import columns
 
-__all__ = ["MATCHED", "heads_of", "methods_of", "over_seeds"]
-
-
-def over_seeds(run: Run) -> OverSeeds:
-    """The methods over their seeds; false where nothing has several seeds."""
-    return OverSeeds(run.compared)
+__all__ = ["MATCHED", "heads_of", "methods_of"]
 
 
 def methods_of(run: Run, found: OverSeeds) -> tuple[list[str], list[list[str]]]:

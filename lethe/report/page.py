@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lethe.comparison.over_seeds import OverSeeds
+from lethe.comparison.ranking import Ranking
+from lethe.config.schema import EvaluationParams, Params
 from lethe.identity import versions
 from lethe.instruction_set import in_use
-from lethe.io.files import SCHEMA_VERSION, Json
+from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, write_json, write_text
 from lethe.measure.prompts import SHOWN_QUERIES
-from lethe.measure.run import Question, Run, RunModel
+from lethe.measure.run import Question, Run, RunModel, load
 from lethe.process import git
 from lethe.report import (
     along,
@@ -31,8 +34,10 @@ from lethe.report import (
 )
 from lethe.report.populations import populations
 from lethe.report.studies import studies
-from lethe.report.svg import collecting, standalone
+from lethe.report.svg import collecting, pdf, standalone
 from lethe.report.templates import bold_percents, templates
+from lethe.results import table
+from lethe.results.table import Result
 from lethe.statistics.bound import coverage, exact, joint_level, level, significant
 from lethe.text import NONE
 from lethe.verdict.claim import Claims
@@ -76,25 +81,57 @@ class Page:
     figures: dict[str, str]  # file name to SVG
 
 
-def render(run: Run) -> Page:
+def write(settings: Params | EvaluationParams, root: Path) -> None:
+    """Render the artifacts below ``root`` that ``settings`` lists; write ``root/report``."""
+    run = load(settings, root, provenance(Path(), root / "generations"))
+    page = render(run, table.compared(root))
+    with atomic_folder(root / "report") as folder:
+        write_text(folder / "index.html", page.html)
+        write_json(folder / "summary.json", page.summary)
+        for name, rows in page.plots.items():
+            write_json(folder / "plots" / name, rows)
+        for name, drawing in page.figures.items():
+            place = folder / "figures" / name
+            write_text(place, drawing)
+            printed = pdf(drawing)
+            if printed is not None:
+                place.with_suffix(".pdf").write_bytes(printed)
+    for path, stage in run.missing:
+        print(f"missing: {path}, made by {stage}")
+    print(f"report: {root / 'report/index.html'}")
+
+
+def render(run: Run, compared: Sequence[Result]) -> Page:
     """Render the page of a run, whose template calls the functions of each section; the same run gives the same bytes.
 
-    Nothing is decided here: verdicts, claims and words on traces are the findings that the stage `compare` wrote among
-    ``run.compared``. A model without them stands on the page with the word *none*.
+    Nothing is decided here: verdicts, claims and words on traces are findings among ``compared``, the rows of the stage
+    `compare`. A model without them stands on the page with the word *none*.
     """
-    found = Findings.of(run.compared)
+    found = Findings.of(compared)
     claims = Claims.of(found, run.params.metrics.alpha)
     verdicts = [Standing.of(found, model.name) for model in run.models]
     with collecting() as drawings:
-        html = _html(run, found, claims, verdicts)
+        html = _html(run, compared, found, claims, verdicts)
 
     files = {}
     for name, drawing in drawings.items():
         files[f"{name}.svg"] = standalone(drawing)
-    return Page(html, _summary(run, found, claims, verdicts), plots(run), files)
+    summary = _summary(run, found, claims, verdicts)
+    methods = OverSeeds(compared)
+    if methods:
+        summary["over_seeds"] = methods.as_json()
+    if run.trajectories:
+        summary["trajectories"] = [method.as_json() for method in run.trajectories.methods]
+    return Page(html, summary, plots(run), files)
 
 
-def _html(run: Run, found: Findings, claims: Claims, verdicts: list[Standing]) -> str:
+def _html(
+    run: Run,
+    compared: Sequence[Result],
+    found: Findings,
+    claims: Claims,
+    verdicts: list[Standing],
+) -> str:
     """The page itself; each section's module is known to the template by its name."""
     drawn = picker.drawn(run)
     panels_of_kind = figures.draw(run, drawn)
@@ -129,7 +166,9 @@ def _html(run: Run, found: Findings, claims: Claims, verdicts: list[Standing]) -
         m_gen_level=_curve_level(run),
         groups=columns.columns(run, "model", [model.numbers for model in run.models]),
         studies=studies(run),
-        populations=populations(run.populations, run.compared),
+        populations=populations(run.populations, compared),
+        ranking=Ranking.among(compared),
+        over=OverSeeds(compared),
         params_yaml=_yaml(run),
         seeds=_seeds(run.params.model_dump()),
         shown=SHOWN_QUERIES,
@@ -152,7 +191,7 @@ def _summary(
     missing = []
     for path, stage in run.missing:
         missing.append({"path": path, "made_by": stage})
-    summary = {
+    return {
         "schema": SCHEMA_VERSION,
         "alpha": run.params.metrics.alpha,
         "models": models,
@@ -164,12 +203,6 @@ def _summary(
         "missing": missing,
         "provenance": run.provenance,
     }
-    methods = over_seeds.over_seeds(run)
-    if methods:
-        summary["over_seeds"] = methods.as_json()
-    if run.trajectories:
-        summary["trajectories"] = [method.as_json() for method in run.trajectories.methods]
-    return summary
 
 
 def _summary_of(standing: Standing, model: RunModel, found: Findings) -> dict[str, object]:

@@ -541,6 +541,14 @@ def read(
     return Results({name: tuple(rows) for name, rows in by_model.items()})
 
 
+def compared(root: Path) -> list[Result]:
+    """The rows that the stage `compare` wrote of all models together; empty where there is no such table."""
+    path = place(root, "compare", "models")
+    if not path.is_file():
+        return []
+    return read_rows(path)
+
+
 SHARED = ("compare",)  # stages with one table of all models
 # What the stage `compare` reads no table of: DVC lets it wait for no stage that a run may lack.
 NOT_COMPARED = (*SHARED, "utility")

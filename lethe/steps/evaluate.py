@@ -1,4 +1,4 @@
-"""The stages likelihood, sample, score, metrics and report for one of the user's models, outside DVC.
+"""The stages likelihood, sample, score, metrics, compare and report for one of the user's models, outside DVC.
 
 `lethe eval` passes a model folder and files; `lethe.evaluate` may pass a model and rows in memory.
 """
@@ -57,6 +57,7 @@ from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, 
 from lethe.models.encoding import CHAT, Encoder
 from lethe.models.model import Model
 from lethe.progress import tell
+from lethe.report.page import write as write_page
 from lethe.results import table
 from lethe.results.ends import counted_rows
 from lethe.results.licence import reasons_of
@@ -69,14 +70,14 @@ from lethe.scoring.parts import MARKS, marks_of
 from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
 from lethe.statistics.anytime import is_reached, log_above, log_below
-from lethe.steps import compare, likelihood, metrics, report, sample, score, traces, twins
+from lethe.steps import compare, likelihood, metrics, sample, score, traces, twins
 from lethe.steps.stated_secrets import stated_by
 from lethe.verdict.deciding import doubt
 from lethe.verdict.evidence_path import paths
 from lethe.verdict.finding import Finding, Findings
 from lethe.verdict.found import found, found_traces
 from lethe.verdict.standing import Standing
-from lethe.verdict.verdict import Drawn
+from lethe.verdict.verdict import Verdict
 
 BASE = "base"  # the folder of Base's answers, in that of the results
 VERDICTS = "verdicts"  # the folder of a judge's, beside the answers
@@ -110,24 +111,19 @@ ABOVE = "above"  # the 0/1 scorer made of a graded one
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluation found: the words and the sentence of the verdict, and the numbers that it rests on.
+    """What an evaluation found: the words with their sentence, the verdict behind them, and the numbers that it rests on.
 
-    ``skipped`` are the questions that the context of the model, or of Base, cannot hold; where there is a reason in
-    ``refused``, nothing is claimed; ``attempt`` is which set of draws of this model on these questions this is, and
-    ``process`` everything that was ever drawn of them, None where the folder ends with this call or the model is in memory.
-    ``stop`` says whether the draws went on until the word was certain; all numbers but the word rest on the ``first`` answers
-    to each question, and ``drawn`` says how many the word rests on.
+    ``skipped`` are the questions that the context of the model, or of Base, cannot hold; ``attempt`` is which set of draws of
+    this model on these questions this is, and ``process`` everything that was ever drawn of them, None where the folder ends
+    with this call or the model is in memory. ``stop`` says whether the draws went on until the word was certain; all numbers
+    but the word rest on the ``first`` answers to each question.
     """
 
-    verdict: str
-    forgetting: str
-    utility: str
-    tau: float
+    standing: Standing
+    verdict: Verdict
     stop: str
     first: int
-    drawn: Drawn | None
     skipped: tuple[str, ...]
-    refused: tuple[str, ...]
     numbers: Numbers
     attempt: tries.Try
     process: processes.Process | None
@@ -238,20 +234,16 @@ def evaluate(
                 params, root, on_traces, _base(base, splits, params, root / BASE, scratch)
             )
             if page:
-                report.run(params, root)
+                write_page(params, root)
         numbers = table.read(root, [name]).model(name)
     standing = Standing.of(Findings(tuple(findings)), name)
     assert standing.verdict is not None  # the model is under test
     return Evaluated(
-        verdict=standing.sentence,
-        forgetting=standing.word,
-        utility=standing.utility.word,
-        tau=standing.verdict.tau,
+        standing=standing,
+        verdict=standing.verdict,
         stop=params.sample.stop,
         first=params.sample.at_first,
-        drawn=standing.verdict.drawn,
         skipped=skipped,
-        refused=standing.verdict.refused,
         numbers=numbers,
         attempt=attempt,
         process=process,

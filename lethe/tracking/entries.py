@@ -12,7 +12,6 @@ from lethe.io.files import Json, flat_numbers, read_artifact
 from lethe.io.yaml import load_yaml
 from lethe.results import table
 from lethe.results.licence import reasons_of
-from lethe.results.ranking import ranking_of
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound
 from lethe.verdict.finding import FORGETTING, Findings
@@ -109,8 +108,7 @@ class Pipeline:
     params: dict[str, str]
     report: Path | None
     report_digest: str
-    ranking: tuple[Result, ...] = ()  # of the models under test, by every pair
-    compared: tuple[Result, ...] = ()  # all rows of the stage `compare`
+    compared: Sequence[Result] = ()  # all rows of the stage `compare`
 
     @property
     def fingerprint(self) -> str:
@@ -138,15 +136,14 @@ def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline
     report = folder if digests else None
     compared = _compared(workspace, unfinished)
     entries = read_entries(workspace, unfinished)
-    return Pipeline(entries, params, report, _mark(digests), ranking_of(compared), compared)
+    return Pipeline(entries, params, report, _mark(digests), compared)
 
 
-def _compared(workspace: Path, unfinished: Collection[str]) -> tuple[Result, ...]:
+def _compared(workspace: Path, unfinished: Collection[str]) -> list[Result]:
     """The rows of the stage `compare`; none where it has not finished."""
-    place = table.place(workspace / "data", "compare", "models")
-    if "compare" in unfinished or not place.is_file():
-        return ()
-    return tuple(table.read_rows(place))
+    if "compare" in unfinished:
+        return []
+    return table.compared(workspace / "data")
 
 
 def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[RunEntry]:
@@ -154,9 +151,9 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[RunE
     from lethe.results.trace import refusal_of_all  # loads NumPy
 
     made = _made(workspace)
-    place = table.place(workspace / "data", "compare", "models")
-    old = "compare" in unfinished or read_before(made.get("compare", {}), made.values())
-    compared = table.read_rows(place) if place.is_file() and not old else []
+    compared: list[Result] = []
+    if not read_before(made.get("compare", {}), made.values()):
+        compared = _compared(workspace, unfinished)
     found = Findings.of(compared)
     untraced = refusal_of_all(compared)
     by_model = _by_model(made)

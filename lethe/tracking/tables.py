@@ -50,9 +50,9 @@ def models(pipeline: Pipeline) -> pd.DataFrame:
 
 def rankings(pipeline: Pipeline) -> dict[str, pd.DataFrame]:
     """The ranks of the models under test and every pair of them, by the name of their file; none without a ranking."""
-    if not pipeline.ranking:
+    ranking = Ranking.among(pipeline.compared)
+    if ranking is None:
         return {}
-    ranking = Ranking(pipeline.ranking)
     contents = {"ranks.json": ranking.table(), "pairs.json": ranking.pair_table()}
     tables = {}
     for name, (columns, rows) in contents.items():

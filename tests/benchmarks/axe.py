@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lethe.measure.run import load
 from lethe.report.page import render
+from lethe.results import table
 from tests.lethe.report import chromium, other_pages
 from tests.lethe.report.synthetic import write_run
 
@@ -50,7 +51,9 @@ def _pages(folder: Path) -> dict[str, Path]:
     settings = write_run(folder, 6, 64)
     provenance = {"revision": "made up", "python": "", "machine": {}, "packages": {}}
     path = folder / "index.html"
-    path.write_text(render(load(settings, folder / "data", provenance)).html, encoding="utf-8")
+    data = folder / "data"
+    run = load(settings, data, provenance)
+    path.write_text(render(run, table.compared(data)).html, encoding="utf-8")
     found = {"a made-up run": path}
     for name, html in other_pages.pages().items():
         found[name] = folder / f"{name}.html"

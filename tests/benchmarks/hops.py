@@ -110,7 +110,7 @@ TO_PAGE = """
   lethe.results.table:write
 | lethe.results.table:read
 < lethe.measure.run:load
-< lethe.steps.report:run
+< lethe.report.page:write
   lethe.report.page:render
 """
 
@@ -146,6 +146,27 @@ TO_JSON = """
 # From the finding, which `lethe.steps.compare` made a row.
 VERDICT = """
   lethe.steps.compare:write
+  lethe.results.table:write
+| lethe.results.table:read_rows
+< lethe.results.table:compared
+"""
+
+VERDICT_TO_PAGE = """
+< lethe.report.page:write
+  lethe.report.page:render
+  lethe.verdict.standing:Standing.of
+"""
+
+VERDICT_TO_MLFLOW = """
+< lethe.tracking.entries:_compared
+< lethe.tracking.entries:read_entries
+  lethe.verdict.finding:Findings.of
+< lethe.tracking.entries:read_pipeline
+< lethe.tracking:log_new
+  lethe.tracking:_log_new
+  lethe.tracking:_log
+  lethe.tracking.runs:log
+  lethe.tracking.runs:model_note
 """
 
 VERDICT_TO_JSON = """
@@ -164,8 +185,8 @@ WAYS = {
     "a number from statistics to MLflow": (3, TO_TABLE + TO_MLFLOW),
     "a number from statistics to `dvc metrics`": (3, TO_TABLE + TO_DVC),
     "a number from statistics to `lethe bounds --json`": (3, TO_JSON),
-    "a verdict from its row to the page": (2, VERDICT + TO_PAGE),
-    "a verdict from its row to MLflow": (2, VERDICT + TO_MLFLOW),
+    "a verdict from its row to the page": (2, VERDICT + VERDICT_TO_PAGE),
+    "a verdict from its row to MLflow": (2, VERDICT + VERDICT_TO_MLFLOW),
     "a verdict to `lethe eval --json`": (2, VERDICT_TO_JSON),
 }
 

@@ -189,7 +189,8 @@ def _measured(label: str, step: str, root: Path) -> None:
 
 def _step(step: str, root: Path) -> int:
     from lethe import config
-    from lethe.steps import metrics, report, score
+    from lethe.report.page import write as write_page
+    from lethe.steps import metrics, score
 
     kind, _, told = step.partition(" ")
     settings = config.load(root / "params.yaml")
@@ -203,7 +204,7 @@ def _step(step: str, root: Path) -> int:
     elif kind == "metrics":
         metrics.run(told, settings.metrics, root / "data")
     else:
-        report.run(settings, root / "data")
+        write_page(settings, root / "data")
     seconds = time.process_time() - began
     peak = _peak()
     print(json.dumps({"seconds": seconds, "peak": peak}))

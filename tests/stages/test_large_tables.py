@@ -11,7 +11,8 @@ import pytest
 
 from lethe import config
 from lethe.io import artifacts
-from lethe.steps import metrics, report, score
+from lethe.report.page import write as write_page
+from lethe.steps import metrics, score
 from tests.benchmarks.load import write
 
 
@@ -60,7 +61,7 @@ def test_parts_change_no_byte_of_the_results(tmp_path, monkeypatch):
         monkeypatch.setattr(artifacts, "ROWS", rows)
         score.run("m", settings.score, root / "data")
         metrics.run("m", settings.metrics, root / "data")
-        report.run(settings, root / "data")
+        write_page(settings, root / "data")
         scores = pd.read_parquet(root / "data/scores/m/forget.parquet")
         of = {
             path.relative_to(root): path.read_bytes()

@@ -1,6 +1,5 @@
 """One made-up run for all tests of the report; a test that changes artifacts copies them first."""
 
-import dataclasses
 import shutil
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from lethe.measure.run import load as load_run
 from lethe.report import figures
 from lethe.report.page import Page, render
 from lethe.results import table
+from lethe.results.table import Result
 from lethe.verdict.finding import QUANTITY
 from lethe.verdict.found import found, found_traces
 from tests.lethe.report import chromium
@@ -28,17 +28,24 @@ PROVENANCE = {
 
 
 def load(root: Path) -> Run:
-    return load_judged(config.load(root / "params.yaml"), root / "data")
+    return load_run(config.load(root / "params.yaml"), root / "data", PROVENANCE)
 
 
-def load_judged(settings: config.Params, data: Path) -> Run:
-    """The run below ``data`` with the findings of its artifacts as they are now."""
-    run = load_run(settings, data, PROVENANCE)
-    compared = [row for row in run.compared if row.quantity != QUANTITY]
+def rows_of_compare(run: Run, data: Path) -> list[Result]:
+    """The rows of the stage `compare` below ``data``, with the findings of the artifacts of ``run`` as they are now."""
+    compared = [row for row in table.compared(data) if row.quantity != QUANTITY]
     compared += [finding.row() for finding in found(run)]
-    results = table.read(data, settings.models, without=table.SHARED)
-    compared += [finding.row() for finding in found_traces(results, compared)]
-    return dataclasses.replace(run, compared=compared)
+    results = table.read(data, run.params.models, without=table.SHARED)
+    return compared + [finding.row() for finding in found_traces(results, compared)]
+
+
+def rendered(root: Path) -> Page:
+    return page_of(load(root), root / "data")
+
+
+def page_of(run: Run, data: Path) -> Page:
+    """The page of a run whose artifacts lie in ``data``, with what is found of them now."""
+    return render(run, rows_of_compare(run, data))
 
 
 @pytest.fixture(scope="session")
@@ -85,12 +92,12 @@ def run(artifacts) -> Run:
 
 @pytest.fixture(scope="session")
 def small_page(small_artifacts) -> Page:
-    return render(load(small_artifacts))
+    return rendered(small_artifacts)
 
 
 @pytest.fixture(scope="session")
-def page(run) -> Page:
-    return render(run)
+def page(run, artifacts) -> Page:
+    return page_of(run, artifacts / "data")
 
 
 @pytest.fixture(scope="module")

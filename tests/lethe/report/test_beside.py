@@ -1,19 +1,16 @@
 """The models under test of a run, ranked by the stage `compare`, and what shows the ranks."""
 
-import dataclasses
-
 import pytest
 
 from lethe import config
+from lethe.comparison.ranking import Ranking
 from lethe.io.files import write_json
-from lethe.report import beside
 from lethe.report.page import render
 from lethe.results import table
-from lethe.results.ranking import ranking_of
 from lethe.steps.compare import ranks
 from lethe.tracking import tables
 from lethe.tracking.entries import Pipeline
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import load, rendered
 from tests.lethe.report.synthetic import change_json, write_run
 from tests.small import ROOT
 
@@ -39,7 +36,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(root):
-    return ranking_of(table.read_rows(table.place(root / "data", "compare", "models")))
+    return Ranking.among(table.compared(root / "data")).results
 
 
 def test_the_stage_compares_every_pair_of_models_under_test(rows):
@@ -63,17 +60,15 @@ def test_the_numbers_of_a_model_stay_what_they_were(root):
 
 
 def test_the_page_shows_the_ranks(root, without_figures):
-    html = render(load(root)).html
+    html = rendered(root).html
 
     assert 'id="beside"' in html
     assert "Of 3 pairs" in html
 
 
 def test_a_run_without_a_ranking_has_no_section(root, without_figures):
-    run = dataclasses.replace(load(root), compared=())
-
-    assert beside.ranking(run) is None
-    assert 'id="beside"' not in render(run).html
+    assert Ranking.among([]) is None
+    assert 'id="beside"' not in render(load(root), []).html
 
 
 def test_mlflow_has_the_ranks_and_the_pairs(rows):

@@ -5,10 +5,9 @@ import re
 
 import pytest
 
-from lethe.report.page import render
 from tests.benchmarks.load import LARGEST
 from tests.lethe.report import chromium
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import rendered
 from tests.lethe.report.synthetic import KINDS, write_run
 
 pytestmark = pytest.mark.skipif(
@@ -88,7 +87,7 @@ def test_the_page_of_many_models_and_questions_is_small_and_whole(tab, tmp_path)
     names = [*KINDS, "more", "most"]
     write_run(tmp_path, 200, 8, models={name: {"path": f"/models/{name}"} for name in names})
     path = tmp_path / "index.html"
-    path.write_text(render(load(tmp_path)).html, encoding="utf-8")
+    path.write_text(rendered(tmp_path).html, encoding="utf-8")
     assert path.stat().st_size < LARGEST
     tab.open(path)
     assert (tab.logged, tab.requested) == ([], [path.as_uri()])

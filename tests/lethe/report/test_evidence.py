@@ -15,7 +15,7 @@ from lethe.results import table
 from lethe.verdict.evidence_path import paths
 from lethe.verdict.finding import Findings
 from lethe.verdict.standing import Standing
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import load, rows_of_compare
 
 
 def write_paths(root):
@@ -41,12 +41,17 @@ def with_paths(own_small, without_figures):
 
 
 @pytest.fixture
-def html(with_paths):
-    return render(with_paths).html
+def compared(with_paths, own_small):
+    return rows_of_compare(with_paths, own_small / "data")
 
 
-def test_each_model_under_test_has_the_path_of_the_question_in_the_way(with_paths):
-    found = Findings.of(with_paths.compared)
+@pytest.fixture
+def html(with_paths, compared):
+    return render(with_paths, compared).html
+
+
+def test_each_model_under_test_has_the_path_of_the_question_in_the_way(with_paths, compared):
+    found = Findings.of(compared)
     standings = [Standing.of(found, model.name) for model in with_paths.models]
 
     drawn = panels(with_paths, standings)

@@ -22,7 +22,7 @@ from lethe.measure.run import RunModel
 from lethe.registry import DATASETS
 from lethe.report import picker
 from lethe.report.columns import IN_WORDS, between
-from lethe.report.page import plots, render
+from lethe.report.page import plots
 from lethe.report.picker import as_data, text_parts
 from lethe.report.tables import band, language_views
 from lethe.results import table
@@ -33,7 +33,7 @@ from lethe.text import INVISIBLE, LONGEST, number
 from lethe.verdict.claims import MORE_THAN_RETRAIN, findings, leak_share
 from tests.cases import cases
 from tests.lethe.report import chromium
-from tests.lethe.report.conftest import MODELS, load
+from tests.lethe.report.conftest import MODELS, load, rendered
 from tests.lethe.report.synthetic import change_params
 
 
@@ -343,7 +343,7 @@ def screen(html: str) -> str:
 @cases
 def test_the_keyword_rule_in_force_is_on_the_first_screen(own_small, without_figures, rule, words):
     change_params(own_small, lambda value: value["score"].update(keyword_match=rule))
-    told = screen(render(load(own_small)).html)
+    told = screen(rendered(own_small).html)
     assert f"{words} (score.keyword_match: {rule})" in told
 
 

@@ -13,7 +13,6 @@ from lethe.measure.attack_counts import curves
 from lethe.measure.run import load as load_run
 from lethe.measure.run import load_models
 from lethe.report.game_page import page
-from lethe.report.page import render
 from lethe.report.sweep_figure import SweepClaim, axes_figure, outcome
 from lethe.results.table import place as place_of
 from lethe.results.table import read_rows, write
@@ -22,7 +21,7 @@ from lethe.steps.compare import over_seeds
 from tests.benchmarks.study_tables import attacks_of, methods_of
 from tests.cases import cases, merged
 from tests.lethe.report import chromium, other_pages
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import load, page_of, rendered
 from tests.lethe.report.other_pages import paper, single
 from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
 from tests.lethe.report.test_chromium import HIDDEN_OVERFLOW
@@ -207,7 +206,7 @@ def attacked(own_small):
 def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, attacked, page):
     assert 'id="attacks"' not in page.html
     run = load_run(attacked, own_small / "data", load(own_small).provenance)
-    html = section(render(run).html, "attacks")
+    html = section(page_of(run, own_small / "data").html, "attacks")
     found = {
         curve.name: curve
         for curve in curves(run.attacks, "data/models/base", "data/models/retrain")
@@ -245,7 +244,7 @@ def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, wi
         for epoch in (-1, 0, 1)
     ]
     change_json(own_small / "data/models/npo/training.json", epochs=records)
-    html = section(render(load(own_small)).html, "epochs")
+    html = section(rendered(own_small).html, "epochs")
     assert html.count("<svg") == 2
     assert "forget 0.6, retain 0.6" in html or "forget 0.600, retain 0.600" in html
 
@@ -266,7 +265,7 @@ def test_points_along_unlearning_are_on_the_page_in_its_figures_and_plots(
     record = record_of((0.9, 0.8), (0.3, 0.75), (0.1, 0.4))
     change_json(own_small / "data/models/npo/training.json", **record)
 
-    page = render(load(own_small))
+    page = rendered(own_small)
 
     html = section(page.html, "along")
     assert "<svg" in html
@@ -291,7 +290,7 @@ def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures)
 
     run = load_run(params, own_small / "data", load(own_small).provenance)
 
-    html = section(render(run).html, "methods")
+    html = section(page_of(run, own_small / "data").html, "methods")
     assert "npo (2 seeds)" in html
     assert "0.300 ± 0.141" in html
     assert re.search(r"\bED\b", html)

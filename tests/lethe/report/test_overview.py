@@ -5,10 +5,9 @@ import re
 import pytest
 
 from lethe.report import svg
-from lethe.report.page import render
-from lethe.steps import report
+from lethe.report.page import write
 from tests.lethe.report import chromium
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import load, rendered
 from tests.lethe.report.synthetic import change_params
 
 DRAWN = re.compile(r'<svg xmlns="[^"]*" viewBox="[^"]*" role="img" aria-label="([^"]*)"')
@@ -44,7 +43,7 @@ def test_forgetting_beside_utility_names_each_model(page, run):
 def test_a_run_without_utility_has_no_such_figure(own_small):
     change_params(own_small, lambda params: params["report"].update(base=None))
 
-    page = render(load(own_small))
+    page = rendered(own_small)
 
     assert "first-screen.svg" in page.figures
 
@@ -59,7 +58,7 @@ def test_a_figure_is_also_a_pdf(page):
 def test_the_stage_writes_both_forms(own_small):
     run = load(own_small)
 
-    report.run(run.params, own_small / "data")
+    write(run.params, own_small / "data")
 
     written = {path.name for path in (own_small / "data/report/figures").iterdir()}
     assert {"first-screen.svg", "first-screen.pdf"} <= written

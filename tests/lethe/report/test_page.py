@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from lethe import config
+from lethe.measure.run import load as load_run
 from lethe.report import columns
-from lethe.report.page import provenance, render
+from lethe.report.page import Page, provenance
 from lethe.results import table
 from lethe.statistics.bound import Bound, Covers
 from lethe.verdict.claims import findings
 from lethe.verdict.deciding import standings
-from tests.lethe.report.conftest import load, load_judged
+from tests.lethe.report.conftest import PROVENANCE, load, page_of, rendered
 from tests.lethe.report.synthetic import (
     change_numbers,
     change_params,
@@ -147,7 +148,7 @@ def test_what_is_missing_is_named_and_not_fatal(own_small):
     for path in ("metrics/npo", "epsilon_star/retrain", "exact/npo_at", "compare/models"):
         (own_small / f"data/results/{path}.parquet").unlink()
     shutil.rmtree(own_small / "data/generations/npo_at")
-    page = render(load(own_small))
+    page = rendered(own_small)
     missing = {entry["path"]: entry["made_by"] for entry in page.summary["missing"]}
     assert missing["data/results/metrics/npo.parquet"] == "metrics@npo"
     assert missing["data/results/epsilon_star/retrain.parquet"] == "epsilon_star@retrain"
@@ -164,9 +165,13 @@ def test_what_is_missing_is_named_and_not_fatal(own_small):
 
 def test_a_report_of_nothing_is_a_page_that_says_so(own_small):
     shutil.rmtree(own_small / "data")
-    page = render(load(own_small))
+    page = rendered(own_small)
     assert len(page.summary["missing"]) > 20
     assert all("missing" in told["verdict"] for told in page.summary["models"].values())
+
+
+def page_judged(settings, data) -> Page:
+    return page_of(load_run(settings, data, PROVENANCE), data)
 
 
 def shown(root, name="npo") -> dict[str, str]:
@@ -206,7 +211,7 @@ def test_one_checkpoint_without_references_or_keywords(own_small, without_figure
     for stage in ("exact", "epsilon_star"):
         shutil.rmtree(own_small / f"data/results/{stage}")
     table.write(table.place(own_small / "data", "compare", "models"), [])
-    page = render(load_judged(config.evaluation_params(**sections), own_small / "data"))
+    page = page_judged(config.evaluation_params(**sections), own_small / "data")
     assert page.summary["missing"] == []
     told = page.summary["models"]["npo"]
     assert told["forgetting"]["graded"]
@@ -241,7 +246,7 @@ def test_audits_and_games_have_sections_only_when_named(
     stage = kind.removesuffix("s")
     write_record(own_small, stage, "mine", result)
     settings = config.load(own_small / "params.yaml").model_copy(update={kind: {"mine": {}}})
-    page = render(load_judged(settings, own_small / "data"))
+    page = page_judged(settings, own_small / "data")
     section = page.html.split(f'id="{kind}"')[1].split("</section>")[0]
     assert "3.87" in section
     assert "gaussian" in section

@@ -4,9 +4,8 @@ from dataclasses import asdict
 
 import pytest
 
-from lethe.report.page import render
 from lethe.results.population import NO_ATTACK, PopulationResult, Tried
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import rendered
 from tests.lethe.report.synthetic import HOSTILE, write_record, write_run, write_traces
 
 MODELS = {
@@ -50,7 +49,7 @@ def html(tmp_path_factory):
     write_run(root, models=MODELS, attacks={"drawn": ENTRY})
     write_record(root, "attack", "drawn", asdict(result))
     write_traces(root, {"base": [1] * 9, "retrain": CHANCE, "npo": CHANCE})
-    return " ".join(render(load(root)).html.split())
+    return " ".join(rendered(root).html.split())
 
 
 def test_the_sentence_of_455_failed_attacks_is_that_of_the_specification():
@@ -92,7 +91,7 @@ def test_a_control_that_rejects_takes_the_words_on_traces_after_attacks(tmp_path
     if ranks:
         write_traces(tmp_path, {"base": [1] * 9, "retrain": ranks, "npo": CHANCE})
 
-    page = " ".join(render(load(tmp_path)).html.split())
+    page = " ".join(rendered(tmp_path).html.split())
 
     assert "No word on" in page
     assert "finds a trace" not in page

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from lethe.report.page import render
 from lethe.statistics.twins import rank_band
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import rendered
 from tests.lethe.report.synthetic import write_run, write_traces
 
 CHANCE = [7, 12, 3, 18, 9, 15, 5, 11, 14]
@@ -18,16 +17,16 @@ MODELS = {
 }
 
 
-def rendered(root, questions=9, **ranks):
+def page_of_traces(root, questions=9, **ranks):
     write_run(root, questions=questions, models=MODELS)
     if ranks:
         write_traces(root, {"base": [1] * 9, "retrain": CHANCE} | ranks)
-    return render(load(root))
+    return rendered(root)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    return rendered(tmp_path_factory.mktemp("traces"), npo=[20] * 9, grad_ascent=CHANCE)
+    return page_of_traces(tmp_path_factory.mktemp("traces"), npo=[20] * 9, grad_ascent=CHANCE)
 
 
 def test_the_word_stands_beside_the_verdict(page):
@@ -73,14 +72,14 @@ def test_no_reference_has_a_word(page):
 
 
 def test_a_control_that_rejects_leaves_no_word(tmp_path):
-    page = rendered(tmp_path, retrain=[20] * 9, npo=[1] * 9, grad_ascent=CHANCE)
+    page = page_of_traces(tmp_path, retrain=[20] * 9, npo=[1] * 9, grad_ascent=CHANCE)
 
     assert page.summary["models"]["npo"]["trace"]["word"] == "none"
     assert "is not exchangeable: retrain" in page.html
 
 
 def test_without_drawn_secrets_the_page_says_nothing_of_traces(tmp_path):
-    page = rendered(tmp_path)
+    page = page_of_traces(tmp_path)
 
     assert 'id="trace"' not in page.html
     assert '<th scope="col">trace</th>' not in page.html

@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from lethe.io.tables import write_parquet
-from lethe.report.page import render
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import rendered
 from tests.lethe.report.test_page import page_words
 
 ENDS = ["lower", "upper", "alpha_lower", "alpha_upper"]
@@ -19,13 +18,13 @@ def run_without_verdicts_on_one_question(own_small):
         of_question = (rows["item"] == "forget-001") & (rows["quantity"] == "leak")
         rows.loc[of_question, ENDS] = None
         write_parquet(path, rows)
-    return load(own_small)
+    return own_small
 
 
 def test_the_guarantee_is_about_the_judged_questions_and_names_the_others_first(
     run_without_verdicts_on_one_question, without_figures
 ):
-    words = page_words(render(run_without_verdicts_on_one_question).html)
+    words = page_words(rendered(run_without_verdicts_on_one_question).html)
 
     covers = words[words.index("What the guarantee covers.") :]
     first, second = covers.index("Nobody judged 1 of 3 questions"), covers.index("With probability")

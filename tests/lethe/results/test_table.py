@@ -19,7 +19,6 @@ from lethe.errors import BadFile, BadValue
 from lethe.io.artifacts import GREEDY
 from lethe.io.files import write_json
 from lethe.io.tables import read_table
-from lethe.report.page import render
 from lethe.results import quantities, table
 from lethe.results.quantities import HEADLINES, MODEL, MOST, QUANTITIES, USEFUL, Quantity, headline
 from lethe.results.table import Numbers, Result, Results, Rows
@@ -27,7 +26,7 @@ from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.tracking import tables
 from lethe.tracking.entries import read_entries
 from tests.cases import read_cases
-from tests.lethe.report.conftest import load
+from tests.lethe.report.conftest import rendered
 from tests.lethe.report.synthetic import write_run
 from tests.small import ROOT, run
 
@@ -278,6 +277,10 @@ def test_the_rows_of_named_models_alone(of_two_models):
 
 def test_a_folder_that_is_not_there_has_no_results(tmp_path):
     assert table.read(tmp_path / "nothing") == Results({})
+
+
+def test_a_run_that_compared_nothing_has_no_rows_of_all_models(tmp_path):
+    assert table.compared(tmp_path) == []
 
 
 def test_the_frame_of_no_results_has_its_columns(tmp_path):
@@ -574,7 +577,7 @@ def test_a_new_quantity_is_in_the_numbers_of_questions(written):
 
 @pytest.fixture(scope="module")
 def page(written):
-    return render(load(written))
+    return rendered(written)
 
 
 def test_a_new_quantity_is_in_the_summary(page):

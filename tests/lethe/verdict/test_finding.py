@@ -82,7 +82,7 @@ def test_the_level_of_a_word_is_the_alpha_of_its_finding():
     assert forgetting.alpha == standing.verdict.level
 
 
-@pytest.mark.parametrize("reader", ["lethe.report.page", "lethe.steps.report"])
+@pytest.mark.parametrize("reader", ["lethe.report.page", "stages.report"])
 def test_whoever_reads_words_cannot_decide_them(reader):
     closure = Sources(ROOT).closure(reader)
 
