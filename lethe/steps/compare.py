@@ -22,7 +22,7 @@ from lethe.steps.traces import words
 from lethe.verdict.beyond import beyond_chance
 from lethe.verdict.evidence_path import paths
 from lethe.verdict.finding import Finding, Findings
-from lethe.verdict.found import found, found_traces
+from lethe.verdict.found import found
 from lethe.verdict.standing import Standing
 
 
@@ -39,7 +39,7 @@ def run(settings: Params, root: Path) -> None:
     on_traces: list[Result] = []
     if settings.twins is not None:
         on_traces = words(results, settings.subjects, settings.twins, alpha, settings.sharing, root)
-    findings = [*found(artifacts), *found_traces(results, on_traces)]
+    findings = found(artifacts, on_traces)
     rows += over_seeds(settings, artifacts, [*rows, *on_traces], findings)
     write(root, [*rows, *on_traces], findings)
 

@@ -75,7 +75,7 @@ from lethe.steps.stated_secrets import stated_by
 from lethe.verdict.deciding import doubt
 from lethe.verdict.evidence_path import paths
 from lethe.verdict.finding import Finding, Findings
-from lethe.verdict.found import found, found_traces
+from lethe.verdict.found import found
 from lethe.verdict.standing import Standing
 from lethe.verdict.verdict import Verdict
 
@@ -259,11 +259,10 @@ def _found(
     """Write and return the findings on the model, beside Base where it was asked; ``on_traces`` are the rows of its word on a
     trace.
     """
-    results = table.read(root, params.models, without=table.NOT_COMPARED)
     artifacts = load_models(params, root)
     if base is not None:
         artifacts = replace(artifacts, models=[*artifacts.models, base])
-    findings = [*found(artifacts), *found_traces(results, on_traces)]
+    findings = found(artifacts, on_traces)
     compare.write(root, [*on_traces, *paths(artifacts, root)], findings)
     return findings
 

@@ -7,7 +7,7 @@ from lethe.errors import plural
 from lethe.measure.run import Run, RunModel
 from lethe.results.ends import Ends
 from lethe.results.extraction import Extraction
-from lethe.results.table import Numbers, Result, Results
+from lethe.results.table import Numbers, Result
 from lethe.results.trace import GIVEN, basis_of, record_of
 from lethe.verdict.claims import findings as claims_of
 from lethe.verdict.claims import judged_by
@@ -18,8 +18,11 @@ from lethe.verdict.verdict import Verdict
 from lethe.verdict.windows import WORDS, verdict_of
 
 
-def found(run: Run) -> list[Finding]:
-    """The words on every model, what each leaks on average, the claims, and the words on texts that come out."""
+def found(run: Run, on_traces: Sequence[Result]) -> list[Finding]:
+    """The words on every model, what each leaks on average, the claims, and the words on texts that come out and on traces.
+
+    ``on_traces`` are the rows of the words on traces.
+    """
     if not run.models:
         return []
     claims = claims_of(run)
@@ -28,23 +31,22 @@ def found(run: Run) -> list[Finding]:
         findings += standing.findings()
     for model in run.models:
         findings += _leakage(model, run, claims.level)
-    return [*findings, *claims.findings(), *_extractions(run)]
+    findings += [*claims.findings(), *_extractions(run)]
+    return findings + found_traces(run.models, on_traces)
 
 
-def found_traces(results: Results, words: Sequence[Result]) -> list[Finding]:
-    """The word on a trace of each model that has one among the rows ``words``; ``results`` has the ranks behind it."""
+def found_traces(models: Sequence[RunModel], words: Sequence[Result]) -> list[Finding]:
+    """The word on a trace of each model that has one among the rows ``words``; its numbers have the ranks behind it."""
     findings = []
-    words_of_model: dict[str, list[Result]] = {}
-    for row in words:
-        words_of_model.setdefault(row.model, []).append(row)
-    for name, rows in words_of_model.items():
-        numbers = Numbers([*results.model(name).rows, *rows])
+    for model in models:
+        rows = [row for row in words if row.model == model.name]
+        numbers = Numbers([*model.numbers.rows, *rows])
         word = numbers.row("trace", basis_of(numbers)) or numbers.row("trace", GIVEN)
-        if word is not None:
-            record = record_of(numbers, name)
+        if rows and word is not None:
+            record = record_of(numbers, model.name)
             level = word.facts.get("level")
             said = record["sentence"]
-            findings.append(Finding(name, TRACE, str(word.text), said, level, details=record))
+            findings.append(Finding(model.name, TRACE, str(word.text), said, level, details=record))
     return findings
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from lethe import config
-from lethe.measure.run import Run
+from lethe.measure.run import Run, load_models
 from lethe.measure.run import load as load_run
 from lethe.report import figures
 from lethe.report.page import Page, render
 from lethe.results import table
 from lethe.results.table import Result
 from lethe.verdict.finding import QUANTITY
-from lethe.verdict.found import found, found_traces
+from lethe.verdict.found import found
 from tests.lethe.report import chromium
 from tests.lethe.report.synthetic import write_run
 from tests.small import ROOT
@@ -32,11 +32,10 @@ def load(root: Path) -> Run:
 
 
 def rows_of_compare(run: Run, data: Path) -> list[Result]:
-    """The rows of the stage `compare` below ``data``, with the findings of the artifacts of ``run`` as they are now."""
+    """The rows of the stage `compare` below ``data``, with the findings of the artifacts as they are now."""
     compared = [row for row in table.compared(data) if row.quantity != QUANTITY]
-    compared += [finding.row() for finding in found(run)]
-    results = table.read(data, run.params.models, without=table.SHARED)
-    return compared + [finding.row() for finding in found_traces(results, compared)]
+    findings = found(load_models(run.params, data), compared)
+    return compared + [finding.row() for finding in findings]
 
 
 def rendered(root: Path) -> Page:

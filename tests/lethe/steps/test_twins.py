@@ -17,6 +17,7 @@ from lethe.errors import BadFile, BadInput
 from lethe.io.artifacts import write_parts, write_splits
 from lethe.io.files import SCHEMA_VERSION, write_json
 from lethe.io.tables import read_table
+from lethe.measure.run import RunModel
 from lethe.models.checkpoints import InMemory
 from lethe.models.encoding import Encoder
 from lethe.models.endpoint_texts import StatedText
@@ -440,7 +441,8 @@ def test_the_word_by_counts_is_found_like_that_by_likelihoods(root):
     answers_of(root, {row["id"]: [row["answer"]] * 2 for row in ROWS})
     served(root)
 
-    (finding,) = found_traces(table.read(root, ["mine", "retrain"]), worded(root))
+    mine = RunModel("mine", "subject", "", numbers=table.read(root, ["mine"]).model("mine"))
+    (finding,) = found_traces([mine], worded(root))
 
     assert (finding.model, finding.outcome) == ("mine", "trace")
     assert finding.details["basis"] == "sampled"
