@@ -26,7 +26,6 @@ from lethe.api.parameters import (
     name_of,
     origin_of,
     paraphraser,
-    rows_of,
     source_of,
     taking,
     text_of,
@@ -34,6 +33,7 @@ from lethe.api.parameters import (
 from lethe.api.result import TableWithSentences, View
 from lethe.api.runs import ShownRun, load_run
 from lethe.config.measuring import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE
+from lethe.data.rows import dataset_rows
 from lethe.data.sealed import KEY, RECORD
 from lethe.errors import BadArguments, BadValue, check, plural
 from lethe.io.files import SCHEMA_VERSION, Json
@@ -584,8 +584,8 @@ def evaluate(
         twin_scores=tuple(twin_scores),  # type: ignore[arg-type]  # another word is refused
         judge=judging,
     )
-    forget = rows_of(data, "data")
-    others = None if retain is None else rows_of(retain, "retain", "retain-")
+    forget = dataset_rows(data, "data")
+    others = None if retain is None else dataset_rows(retain, "retain", "retain-")
     needed = "left out without questions in retain, which Base answers"
     check(base is None or others, "base", base, needed)
     splits = step.checked(forget, others, file_of(data, "data"))

@@ -19,11 +19,11 @@ from lethe.api.parameters import (
     documented,
     file_of,
     judge_by,
-    rows_of,
     taking,
 )
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.config.measuring import METRICS
+from lethe.data.rows import dataset_rows
 from lethe.errors import BadInput, BadValue, plural, shortened
 from lethe.io import logs
 from lethe.io.logs import _log
@@ -354,7 +354,7 @@ def score_log(
     read = logs.read_log(log, filter, by)
     source = str(file_of(data, "data"))
     scored_log = ShownScoredLog(
-        **vars(scores.score_log(read, rows_of(data, "data"), names, source, params, scratch))
+        **vars(scores.score_log(read, dataset_rows(data, "data"), names, source, params, scratch))
     )
     if leak_is != "low":
         return scored_log

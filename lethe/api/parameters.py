@@ -1,4 +1,4 @@
-"""What the public functions take: the types and texts of their parameters, and the model and the rows behind two of them."""
+"""What the public functions take: the types and texts of their parameters, and the model behind one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lethe.config.measuring import Endpoint, ScorerParams
-    from lethe.io.artifacts import Row
     from lethe.models.checkpoints import Origin, Source
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -389,22 +388,6 @@ def folder_of(model: Place) -> Path:
 
     name = hub.hub_name(path)
     return path if name is None else hub.fill(name)
-
-
-def rows_of(rows: Rows, name: str, prefix: str = "") -> list[Row]:
-    """Return the rows of a dataset, checked, called ``name`` in errors.
-
-    A row without an id gets ``prefix`` and its number from 1.
-    """
-    from lethe.data.rows import checked_rows, read_rows, with_id
-
-    if isinstance(rows, (str, os.PathLike)):
-        return read_rows(Path(rows), prefix)
-    records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-    numbered = []
-    for number, row in enumerate(records, start=1):
-        numbered.append((number, with_id(dict(row), number, prefix)))
-    return checked_rows(numbered, Path(name))
 
 
 def file_of(rows: Rows, name: str) -> Path:

@@ -22,12 +22,12 @@ from lethe.api.parameters import (
     folder_of,
     name_of,
     origin_of,
-    rows_of,
     source_of,
     text_of,
 )
 from lethe.api.result import Measurement, View, frame, short
 from lethe.config.measuring import EXACT, SAMPLE, Endpoint, ExtractSettings
+from lethe.data.rows import dataset_rows
 from lethe.errors import BadArguments, BadFile, BadInput, check, plural
 from lethe.io.files import read_text
 from lethe.results import views
@@ -213,7 +213,7 @@ def exact(
         raise BadArguments(("requests", "endpoint"), OF_A_SERVER)
     check(requests is None or requests > 0, "requests", requests, "at least 1")
     source = origin_of(model, tokenizer, {"endpoint": endpoint, "key_env": key_env})
-    questions = rows_of(data, "data")
+    questions = dataset_rows(data, "data")
     if not questions:
         raise BadFile(file_of(data, "data"), "holds no question")
     name = name_of(source)

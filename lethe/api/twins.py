@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lethe.api.parameters import Place, Rows, rows_of
+from lethe.api.parameters import Place, Rows
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.config.twins import TWINS
 from lethe.data import drawing
 from lethe.data.drawing import CONTROL_ALPHA, DrawnTwins, ModelFree
+from lethe.data.rows import dataset_rows
 from lethe.data.sealed import KEY, RECORD, Opened, open_seal, read_key, read_record
 from lethe.data.secrets import secrets_of
 from lethe.data.twin_kinds import kind_of
@@ -91,7 +92,7 @@ def draw(
     >>> len(drawn.drawn.rows[0]["twins"])
     4
     """
-    checked = rows_of(rows, "rows")
+    checked = dataset_rows(rows, "rows")
     made = drawing.draw(checked, kind_of(kind, check), k, nonce)
     return TwinDraw(made, drawing.write(made, Path(out)))
 
@@ -131,7 +132,7 @@ def add(
     >>> lethe.twins.add([row], kind="pattern ####", k=5, out="added/rows.jsonl").drawn.record["design"]
     'assumed'
     """
-    checked = rows_of(rows, "rows")
+    checked = dataset_rows(rows, "rows")
     made = drawing.add(checked, kind_of(kind, check), k, nonce, assume_uniform)
     return TwinDraw(made, drawing.write(made, Path(out)))
 
@@ -184,7 +185,7 @@ def check_file(rows: Rows) -> TwinCheck:
     ----------
     rows : JSON lines with id, question, answer, twins. In Python also such rows.
     """
-    checked = rows_of(rows, "rows")
+    checked = dataset_rows(rows, "rows")
     secrets = secrets_of(checked)
     if not secrets:
         raise BadInput("rows: no row has twins. Draw or add them with lethe twins.")
@@ -230,5 +231,5 @@ def open_file(rows: Place, *, key: Place | None = None, record: Place | None = N
     folder = Path(rows).parent
     public = read_record(Path(record or folder / RECORD))
     sealed = read_key(Path(key or folder / KEY))
-    secrets = secrets_of(rows_of(rows, "rows"))
+    secrets = secrets_of(dataset_rows(rows, "rows"))
     return TwinSeal(open_seal(public, secrets, sealed), public.assumes)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,22 @@ class _Row(BaseModel):
 TEXTS = ("id", "question", "answer")
 LISTS = ("keywords", "perturbed_answer", "followups", "twins")  # keys whose value is a list
 KEYS = tuple(_Row.model_fields)
+
+
+def dataset_rows(
+    rows: str | os.PathLike[str] | Sequence[Mapping[str, object]], name: str, prefix: str = ""
+) -> list[Row]:
+    """The rows of a file, a list or a DataFrame, checked; those in memory are called ``name`` in errors.
+
+    A row without an id gets ``prefix`` and its number from 1.
+    """
+    if isinstance(rows, (str, os.PathLike)):
+        return read_rows(Path(rows), prefix)
+    records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
+    numbered = []
+    for number, row in enumerate(records, start=1):
+        numbered.append((number, with_id(dict(row), number, prefix)))
+    return checked_rows(numbered, Path(name))
 
 
 def read_rows(path: Path, prefix: str = "") -> list[Row]:

@@ -27,7 +27,7 @@ QUESTION = """
   lethe.cli.generate:callback_of
 ~ lethe.cli.hooks:evaluate
 ~ lethe.api.evaluating:evaluate
-  lethe.api.parameters:rows_of
+  lethe.data.rows:dataset_rows
   lethe.data.rows:read_rows
   lethe.steps.evaluate:evaluate
   lethe.io.artifacts:write_splits
