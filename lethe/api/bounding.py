@@ -717,7 +717,10 @@ def _drawn(
         absent = np.isnan(prompt.scores)
         verdict_of_sample: dict[str, float] | None = None
         unjudged: frozenset[str] = frozenset()
+        names: frozenset[str] | None = None
         if prompt.samples is not None:
+            if not dropped:
+                names = frozenset(map(str, prompt.samples.tolist()))
             unjudged = frozenset(map(str, prompt.samples[absent].tolist()))
             if np.isin(prompt.scores[~absent], (0.0, 1.0)).all():
                 samples = map(str, prompt.samples[~absent].tolist())
@@ -730,6 +733,7 @@ def _drawn(
             unjudged,
             dropped,
             frozenset(prompt.lost),
+            names,
         )
     return drawn
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from lethe.results import table as results
 from lethe.results.licence import Source, of_drawing, reasons_of, refusals
 from lethe.results.table import Numbers, Result
 from lethe.statistics.mean_difference import Draws
+from lethe.statistics.random_choice import REFUTED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,6 +153,20 @@ def relation(first: Scored, second: Scored, declared: bool = False) -> Draws:
     return "any"
 
 
+def _log_chance_of_one_order(first: Scored, second: Scored) -> float:
+    """The log of the probability that independent draws with these counts of scores come in one order on both sides; 0 where
+    the scores of some common question differ."""
+    log_chance = 0.0
+    for name in first.questions.keys() & second.questions.keys():
+        scores = first.questions[name].scores
+        if not np.array_equal(scores, second.questions[name].scores, equal_nan=True):
+            return 0.0
+        _, counts = np.unique(scores, return_counts=True)
+        log_chance += sum(math.lgamma(count + 1) for count in counts)
+        log_chance -= math.lgamma(len(scores) + 1)
+    return log_chance
+
+
 def may_share(first: Scored, second: Scored) -> bool:
     """Whether two sides record one seed and one stream, so that their answers may share random numbers."""
     a = first.settings
@@ -207,9 +223,15 @@ def check_alike(sides: Sequence[Side]) -> None:
 
 
 def check_independent(sides: Sequence[Side]) -> None:
-    """Raises `BadInput` for sides that record one seed and one stream: nobody can declare them independent."""
+    """Raises `BadInput` for sides that record one seed and one stream, or that are one run: nobody can declare them
+    independent."""
     for a, b in itertools.combinations(sides, 2):
         for model, first, second in _models(a, b, []):
+            if _log_chance_of_one_order(first, second) < math.log(REFUTED):
+                raise BadInput(
+                    f"--independent: {a.name} and {b.name} hold the same scores in the same order{_of(model)}, as one run "
+                    "that is compared with itself. Leave the option out, or give the file of the other run."
+                )
             if may_share(first, second):
                 seed = first.settings["seed"]
                 raise BadInput(

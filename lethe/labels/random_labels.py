@@ -34,6 +34,7 @@ class PromptAnswers:
 
     ``missing`` of them have no verdict, of which those of a known name are in ``unjudged``; ``dropped`` further ones were
     left out. ``lost`` are the names of the answers that the file itself states as lost, which have no text to label.
+    ``samples`` are the names of all answers, None where they are not known.
     """
 
     n: int
@@ -42,6 +43,11 @@ class PromptAnswers:
     unjudged: frozenset[str] = frozenset()
     dropped: int = 0
     lost: frozenset[str] = frozenset()
+    samples: frozenset[str] | None = None
+
+    def holds(self, sample: str) -> bool:
+        """Whether a name may be that of one of these answers."""
+        return self.samples is None or sample in self.samples
 
 
 def label_rows(
@@ -53,7 +59,7 @@ def label_rows(
     Returns what is known of the labels. The average has no ends where the labels cannot have been chosen at random.
 
     Raises `BadFile` without a label, and `BadRow` for a label of another prompt, of the greedy answer, of one that the file
-    states as lost, or given twice.
+    states as lost or does not hold, or given twice.
     """
     table = _random_labels(path, drawn)
     labels = numeric_column(table, "label", path, words=True)
@@ -139,6 +145,9 @@ def _random_labels(
         "labels the greedy answer, no random draw": (table["sample"] == str(GREEDY)).to_numpy(),
         "labels an answer that the scores state as lost": np.array(
             [pair in lost for pair in _pairs(table)]
+        ),
+        "labels an answer that the scores do not hold": np.array(
+            [name in drawn and not drawn[name].holds(sample) for name, sample in _pairs(table)]
         ),
         "labels more draws of the prompt than have scores": (
             place_in_prompt >= table["prompt_id"].map(n_of_prompt)

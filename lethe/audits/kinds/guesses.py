@@ -24,11 +24,13 @@ from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.registry import ONE_RUN_METHODS
 from lethe.results.table import Result, Rows
 from lethe.results.views import one_run
+from lethe.statistics.bound import significant
 from lethe.statistics.one_run import channel
 from lethe.statistics.one_run.audit import ClaimVerdict, OneRunAudit, audit_runs
 from lethe.statistics.one_run.channel import Channel, Nulls
 from lethe.statistics.one_run.counts import Guesses, release
 from lethe.statistics.one_run.tradeoff import Atoms, from_losses, from_tradeoff
+from lethe.statistics.random_choice import REFUTED
 from lethe.text import epsilon_statement
 
 if TYPE_CHECKING:
@@ -93,6 +95,9 @@ def misfit(mechanism: str, **parameters: float | None) -> tuple[str, str] | None
 
 
 COLUMNS = ("bit", "guess", "score")
+# Columns that name the canary of a bit.
+CANARIES = ("id", "uuid", "canary", "canary_id", "record", "record_id", "example_id")
+SMALLEST_SHOWN = 1e-12  # a smaller p-value tells a reader no more
 IN_MEMORY = Path("guesses")  # the name in errors of a table without a file
 
 
@@ -120,7 +125,30 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
             problem = f"{name}: got {values[row]:g}; must be {legal}"
             raise BadRow(path, file_line(path, row), problem)
     bits = columns["bit"].astype(np.int8)
+    _check_canaries(path, table)
+    _check_coins(path, bits)
     return Guesses(bits, columns["guess"].astype(np.int8), columns["score"])
+
+
+def _check_canaries(path: Path, table: pd.DataFrame) -> None:
+    """Refuse a canary that stands twice: each secret bit is one row."""
+    for name in table.columns:
+        is_copy = table[name].duplicated() & table[name].notna()
+        if str(name).lower() in CANARIES and is_copy.any():
+            line = file_line(path, int(np.argmax(is_copy)))
+            raise BadRow(path, line, f"{name} repeats an earlier row", "Give one row per canary.")
+
+
+def _check_coins(path: Path, bits: np.ndarray) -> None:
+    """Refuse bits that are no fair coins: a guesser that has seen nothing is right about them."""
+    from scipy.stats import binomtest
+
+    ones = int(bits.sum())
+    p_value = float(binomtest(ones, len(bits)).pvalue)
+    if p_value < REFUTED:
+        chance = significant(max(p_value, SMALLEST_SHOWN), 2, "upper")
+        problem = f"{ones:,} of its {len(bits):,} bits are 1, which fair coins bring with probability at most {chance}"
+        raise BadFile(path, problem, "Draw each bit with a fair coin, and audit that run.")
 
 
 def read_tradeoff(source: Path | tuple[ArrayLike, ArrayLike]) -> Channel:

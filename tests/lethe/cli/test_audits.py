@@ -294,3 +294,20 @@ def test_several_declared_r_share_alpha(guesses):
         assert row["epsilon_lower"] == max(audit["epsilon_lower"] for audit in found)
         assert row["p_value"] == pytest.approx(min(1, 3 * min(audit["p_value"] for audit in found)))
         assert "alpha / 3" in row["note"]
+
+
+def test_bits_that_are_no_fair_coins_contradict_no_claim(tmp_path):
+    rows = [{"bit": 1, "guess": 1, "score": n} for n in range(1000)]
+    write(tmp_path / "g.csv", rows)
+
+    said = one_run.refused("--guesses", tmp_path / "g.csv", "--r", 200, "--claimed-epsilon", 0.5)
+
+    assert "1,000 of its 1,000 bits are 1" in said
+
+
+@pytest.mark.parametrize("name", ["id", "canary", "UUID"])
+def test_a_canary_that_stands_twice_is_refused(tmp_path, name):
+    rows = [{name: n % 50, "bit": n % 2, "guess": n % 2, "score": n} for n in range(100)]
+    write(tmp_path / "g.csv", rows)
+
+    assert f"line 52: {name} repeats" in one_run.refused("--guesses", tmp_path / "g.csv", "--r", 20)

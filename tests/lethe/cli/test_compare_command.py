@@ -445,3 +445,17 @@ def test_runs_are_ranked_by_their_common_questions(tmp_path, runs):
 )
 def test_a_gate_takes_two_runs(runs, option):
     assert option[0] in refused(*runs, *option)
+
+
+def test_a_run_is_not_independent_of_itself(tmp_path):
+    rows = ["prompt_id,score", *(f"q{n % 5},{int(n % 3 == 0)}" for n in range(200))]
+    clean = ["prompt_id,score", *(f"q{n % 5},0" for n in range(200))]
+    for name, lines in {"a": rows, "copy": rows, "clean": clean, "other": clean}.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+
+    said = command.refused(tmp_path / "a.csv", tmp_path / "copy.csv", "--independent")
+
+    assert "in the same order" in said
+    assert (
+        command.call(tmp_path / "clean.csv", tmp_path / "other.csv", "--independent").exit_code == 0
+    )

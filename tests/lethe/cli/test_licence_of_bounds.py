@@ -208,3 +208,13 @@ def test_a_log_whose_answers_repeat_one_long_text_for_each_question_claims_nothi
 )
 def test_a_log_whose_answers_may_be_draws_is_not_refused_by_its_texts(tmp_path, texts):
     assert not lethe.bounds(repeats(tmp_path, texts)).refused
+
+
+def test_labels_of_answers_that_the_scores_do_not_hold_open_no_gate(tmp_path):
+    rows = pd.DataFrame({"prompt_id": ["a", "b"] * 100, "sample": [*range(200)], "leak": 0})
+    rows.to_csv(tmp_path / "scores.csv", index=False)
+    labels = rows.head(80).assign(sample=[*range(1000, 1080)], label=0)
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    options = ("--score", "leak", "--labels", tmp_path / "labels.csv", "--fail-above", "0.5")
+
+    assert "scores do not hold" in command.refused(tmp_path / "scores.csv", *options)
