@@ -35,6 +35,12 @@ MODELS = (
     "model_id",
     "checkpoint",
 )  # columns that say which model gave an answer
+# Columns that say, beside its id, which question an answer is to: two of their values under one id are two questions.
+OF_QUESTIONS = (
+    *("prompt", "question", "query", "instruction", "input", "system_prompt", "template"),
+    *("split", "subset", "dataset", "benchmark", "task", "language"),
+)
+TELLING = frozenset((*MODELS, *OF_QUESTIONS))
 DOCUMENTED = "score"  # the column of a plain table in which 1 is a leak, by the documents of Lethe
 WORD = re.compile(r"[^\W\d_]+")
 NOT = frozenset("no not non none never without free un anti".split())
@@ -63,6 +69,27 @@ def several_models(prompt: object, models: Sequence[object]) -> str:
     """Why answers to a prompt are no draws of one model."""
     named = " and ".join(map(shortened, models[:2]))
     return f"Prompt {shortened(prompt)} has answers of {len(models)} models ({named})"
+
+
+def mixed_rows(table: pd.DataFrame, name: str, score: str = "") -> str | None:
+    """Why answers to some question of a table are those of several models, or to several questions; None where each question
+    has one value of every column that would tell (`TELLING`). ``name`` and ``score`` are no such columns.
+    """
+    for column in table.columns:
+        if str(column).lower() not in TELLING or column in (name, score):
+            continue
+        present = table[table[column].notna()]
+        pairs = present[[name]].assign(value=present[column].astype(str)).drop_duplicates()
+        several = pairs[pairs.duplicated(name, keep=False)]
+        if several.empty:
+            continue
+        prompt = several[name].iloc[0]
+        values = several.loc[several[name] == prompt, "value"].tolist()
+        if str(column).lower() in MODELS:
+            return several_models(prompt, values)
+        named = " and ".join(map(shortened, values[:2]))
+        return f"Prompt {shortened(prompt)} has {len(values)} values of {column} ({named})"
+    return None
 
 
 def says_stopped(table: pd.DataFrame) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,6 +79,26 @@ def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str 
             kind or (None if text else NO_TEXT) for kind, text in zip(kinds, has_text, strict=True)
         ]
     return kinds
+
+
+def kind_of(answer: Mapping[str, object]) -> str | None:
+    """Why an answer is missing, by what stands beside its text; None where nothing says so.
+
+    >>> kind_of({"text": "", "error": "timeout"}), kind_of({"text": "Ada", "stopReason": "stop", "status": 200})
+    ('error', None)
+    """
+    for column in _columns(answer, ENDS):
+        stated = answer[column]
+        if stated is not None and stated != "":
+            kind = _kind_of_end(column)(stated)
+            if kind is not None:
+                return kind
+            break
+    for names, kind_of_cell in ((ERRORS, _of_error), (STATUSES, _of_status)):
+        for column in _columns(answer, names):
+            if answer[column] is not None and (kind := kind_of_cell(answer[column])):
+                return kind
+    return None
 
 
 def ending(header: Iterable[str]) -> list[str]:

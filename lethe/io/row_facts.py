@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from lethe.io.copies import repeated_texts
 from lethe.io.facts import (
     CACHED,
-    MODELS,
     REFUSED_BECAUSE,
     STOPPED,
+    TELLING,
     Facts,
     cached_rows,
+    mixed_rows,
     reasons_in,
-    several_models,
 )
 from lethe.io.logs._settings import NESTED, RequestSettings, setting_of
+from lethe.io.row_ends import TEXTS
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 
@@ -29,9 +30,18 @@ def stating(header: Iterable[str], name: str, score: str) -> list[str]:
     for column in header:
         states_settings = column.lower() in NESTED or setting_of(column) is not None
         states_draws = column.lower() in CACHED or column in (STOPPED, REFUSED_BECAUSE)
-        if states_settings or states_draws or (column in MODELS and column not in (name, score)):
+        tells_apart = column.lower() in TELLING and column not in (name, score)
+        if states_settings or states_draws or tells_apart:
             found.append(column)
     return found
+
+
+def column_of_texts(header: Iterable[str], name: str, score: str) -> str | None:
+    """The first column of answers' texts that is neither that of the questions nor that of the scores."""
+    for column in header:
+        if str(column).lower() in TEXTS and column not in (name, score):
+            return column
+    return None
 
 
 def facts_of_rows(
@@ -47,32 +57,14 @@ def facts_of_rows(
     deterministic = None
     if settings.greedy_by:
         deterministic = f"The table states greedy decoding ({settings.greedy_by})"
-    mixed = None
-    for column in MODELS:
-        if column not in (name, score) and column in table:
-            mixed = _mixed(table, name, column) or mixed
+    repeated = cached_rows(table, times)
+    answer = column_of_texts(table.columns, name, score)
+    if repeated is None and answer is not None:
+        repeated = repeated_texts(table, name, answer, settings.may_repeat)
     selected = [f"{sentence}." for sentence in settings.chosen]
     return Facts(
         deterministic=deterministic,
-        repeated=cached_rows(table, times),
-        mixed=mixed,
+        repeated=repeated,
+        mixed=mixed_rows(table, name, score),
         refused=(*reasons_in(table), *selected),
     )
-
-
-def _mixed(table: pd.DataFrame, name: str, column: str) -> str | None:
-    """Why answers to some question are those of several models of a column, None where they are of one each."""
-    models_of = table.groupby(name, sort=False)[column].unique()
-    for prompt, models in models_of.items():
-        present = [model for model in models if model == model]
-        if len(present) > 1:
-            return several_models(prompt, present)
-    return None
-
-
-def copies(table: pd.DataFrame, name: str) -> np.ndarray:
-    """Which rows of a table, (rows,), repeat the question and the `sample` of an earlier row."""
-    if "sample" not in table:
-        return np.zeros(len(table), dtype=bool)
-    is_copy: np.ndarray = (table.duplicated([name, "sample"]) & table["sample"].notna()).to_numpy()
-    return is_copy

@@ -22,11 +22,12 @@ from lethe.errors import BadFile, BadRow
 from lethe.io import csv_form
 from lethe.io.artifacts import GREEDY
 from lethe.io.cells import MISSING, NoNumber, NumberColumn, numbers_of
+from lethe.io.copies import naming, stand_equally_often
 from lethe.io.csv_form import CsvForm
 from lethe.io.ids import alike_in
 from lethe.io.packed import opened, suffix_of
 from lethe.io.row_ends import ending, without_end
-from lethe.io.row_facts import stating
+from lethe.io.row_facts import column_of_texts, stating
 from lethe.io.tables import check_names, checked_form, parsed
 from lethe.io.unseen import seen
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 BLOCK = 16 << 20  # bytes
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 QUOTE, LINE_END = b'"\n'
+BLANK = np.uint64(0)  # in place of the hash of an empty text
 MOST_STATEMENTS = (
     200_000  # distinct ones; a seed in each row is another in each. Also the most texts of scores.
 )
@@ -50,13 +52,14 @@ class Unusual(Exception):
 class ScoreRows:
     """The rows of a table of scores in their order.
 
-    ``prompts`` are the ids in the order of their first row, ``codes`` (rows,) the place of each row's id among them,
-    ``numbers`` the scores, NaN where missing or where the file says that no model ended the answer, and ``samples`` (rows,)
-    the numbers of the answers, if the table has them; ``broken``, (rows,), are the answers that no model ended.
-    ``statements`` has each distinct statement on draws with its prompt, whose `sample` is -1 for a greedy answer and else 0,
-    and ``times`` the number of its rows; no statement where no column states any.
+    ``header`` has the names of all columns. ``prompts`` are the ids in the order of their first row, ``codes`` (rows,) the
+    place of each row's id among them, ``numbers`` the scores, NaN where missing or where the file says that no model ended
+    the answer, and ``samples`` (rows,) the numbers of the answers, if the table has them; ``broken``, (rows,), are the
+    answers that no model ended. ``statements`` has each distinct statement on draws with its prompt, whose `sample` is -1
+    for a greedy answer and else 0, and ``times`` the number of its rows; no statement where no column states any.
     """
 
+    header: tuple[str, ...]
     prompts: list[str]
     codes: np.ndarray
     numbers: NumberColumn
@@ -196,12 +199,16 @@ class _Rows:
         types: dict[str, pa.DataType] = {score: pa.float64()}
         if self.has_samples:
             types["sample"] = pa.int64()
+        self.answer = column_of_texts(form.header, name, score)
+        self.hashes: list[np.ndarray] = []
         has_two_meanings = types.keys() & self.texts.keys() or name in (*self.stating, *self.ending)
-        if has_two_meanings or score == "sample":
+        if has_two_meanings or score == "sample" or naming(form.header, name):
             raise Unusual
         if reads_texts:
             self.texts[score] = _Texts()
         types |= dict.fromkeys(self.texts, pa.dictionary(pa.int32(), pa.string()))
+        if self.answer is not None:
+            types.setdefault(self.answer, pa.dictionary(pa.int32(), pa.string()))
         self.types = types
         self.codes: list[np.ndarray] = []
         self.scores: list[np.ndarray] = []
@@ -232,6 +239,10 @@ class _Rows:
             samples = self._samples(table["sample"])
             self.samples.append(samples)
             is_greedy = samples == GREEDY
+        if self.answer is not None:
+            hashes = self._hashes(table[self.answer])
+            hashes[is_greedy] = BLANK
+            self.hashes.append(hashes)
         if self.stating:
             columns = [self.texts[column].codes(table[column]) for column in self.stating]
             self._add_statements(codes, is_greedy, *columns)
@@ -268,6 +279,18 @@ class _Rows:
         if np.count_nonzero(is_missing) != column.null_count:
             raise Unusual  # a text that only one of the two readers takes for no number
         return values
+
+    @staticmethod
+    def _hashes(column: pa.ChunkedArray) -> np.ndarray:
+        """A number for each text of a block, (rows,), which equal texts share; `BLANK` where nothing is said."""
+        import pandas as pd
+
+        encoded = column.combine_chunks()
+        texts = np.array([*encoded.dictionary.to_pylist(), ""], dtype=object)
+        hashes = pd.util.hash_array(texts, categorize=False)
+        is_blank = [text.strip() in MISSING for text in texts]
+        hashes[is_blank] = BLANK
+        return hashes[encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)]
 
     def _broken(self, table: pa.Table) -> np.ndarray:
         """Which answers of a block, (rows,), no model ended."""
@@ -315,12 +338,19 @@ class _Rows:
         samples = None
         if self.has_samples:
             samples = _concatenated(self.samples)
+        codes = _concatenated(self.codes)
+        if self.answer is not None:
+            hashes = _concatenated(self.hashes)
+            is_written = hashes != BLANK
+            if stand_equally_often(codes[is_written], hashes[is_written]):
+                raise Unusual
         numbers = self._numbers()
         broken = _concatenated(self.broken)
         numbers.values[broken] = np.nan
         return ScoreRows(
+            header=self.form.header,
             prompts=prompts,
-            codes=_concatenated(self.codes),
+            codes=codes,
             numbers=numbers,
             samples=samples,
             broken=broken,

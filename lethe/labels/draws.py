@@ -14,11 +14,12 @@ from lethe.errors import BadFile, BadRow, BadValue, plural, shortened
 from lethe.io import csv_form
 from lethe.io.answer_ends import NO_TEXT
 from lethe.io.artifacts import GREEDY, TURNS, first_rows, read_references
+from lethe.io.copies import copied, copies
 from lethe.io.facts import Facts, says_stopped
 from lethe.io.files import Json, read_artifact, read_jsonl
 from lethe.io.row_ends import missing_kinds
-from lethe.io.row_facts import copies, facts_of_rows
-from lethe.io.tables import file_line, numeric_column, read_table, suffix_of
+from lethe.io.row_facts import facts_of_rows
+from lethe.io.tables import file_line, is_ours, numeric_column, read_table, suffix_of
 from lethe.labels.labels import AnswerText
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def read_draws(
         if isinstance(text, str):
             questions[name] = text
     wanted = {name: Wanted.of(row) for name, row in rows.items()}
-    stated = facts_of_rows(table, "prompt_id")
+    rows = table.drop(columns="text") if is_ours(file) else table  # a model may say one text
+    stated = facts_of_rows(rows, "prompt_id")
     return replace(draws_of(table, questions), wanted=wanted, stated=stated)
 
 
@@ -116,8 +118,7 @@ def _check_rows(table: pd.DataFrame, file: Path) -> None:
     repeats = copies(table, "prompt_id")
     if repeats.any():
         line = file_line(file, int(table.index[repeats].min()))
-        problem = "prompt_id and sample repeat an earlier line"
-        raise BadRow(file, line, problem, "Leave out the copy.")
+        raise BadRow(file, line, *copied(table, "prompt_id"))
 
 
 def of_missing(missing: Mapping[str, int]) -> str:

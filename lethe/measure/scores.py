@@ -29,13 +29,15 @@ from lethe.errors import (
 )
 from lethe.io import csv_form, ids
 from lethe.io.artifacts import GREEDY, Row, at_first, first_rows, record_of_draws
-from lethe.io.cells import NumberColumn
+from lethe.io.cells import NoNumber, NumberColumn, numbers_of
+from lethe.io.copies import copied, copies
 from lethe.io.facts import (
     DOCUMENTED,
     REFUSED_BECAUSE,
     STOPPED,
     Facts,
     LeakIs,
+    named,
     of_column,
     reasons_in,
     says_stopped,
@@ -44,7 +46,7 @@ from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, OPEN_UNLEARNING, Log
 from lethe.io.packed import suffix_of
 from lethe.io.row_ends import without_end
-from lethe.io.row_facts import copies, facts_of_rows
+from lethe.io.row_facts import facts_of_rows
 from lethe.io.score_blocks import read_score_rows
 from lethe.io.tables import (
     JUDGE,
@@ -250,8 +252,8 @@ def read_scores(
     empty_texts = suffix_of(path) in csv_form.SUFFIXES
     broken = without_end(table.drop(columns=columns), empty_texts=empty_texts)
     if name not in table:
-        # the agreement of two columns is about all rows, whatever they answer
-        if len(columns) == 1:
+        # the agreement of two columns is about all rows, whatever they answer, unless it is called a leak
+        if len(columns) == 1 or leak_is is not None:
             stated = replace(stated, ids_not_understood=_unused_ids(path, table, columns, asks))
         table = table.assign(**{name: ALL})
     stated = _of_rows(stated, table, name)
@@ -291,7 +293,7 @@ def _read_by_block(
     if "=" in score or at_first(path) is not None:
         return None
     rows = read_score_rows(path, name, score, [score, by] if by else [score])
-    if rows is None:
+    if rows is None or (column is None and _of_leaks(rows.header)):
         return None
     codes = rows.codes
     samples = rows.samples
@@ -387,6 +389,10 @@ def of_frame(
     if names.isna().any():
         raise BadFile("scores", f"{name} is missing in row {int(names.isna().argmax())}")
     table = table.assign(**{name: names})
+    is_copy = copies(table, name)
+    if is_copy.any():
+        wrong, remedy = copied(table, name)
+        raise BadFile("scores", f"row {int(is_copy.argmax())}: {wrong}", remedy)
     broken = without_end(table.drop(columns=column), empty_texts=False)
     if broken.any():
         table = table.assign(**{column: table[column].where(~broken)})
@@ -417,9 +423,31 @@ def _table_of_scores(
         raise refused from None
     if table.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
+    if column is None:
+        _check_one_meaning(path, table)
     if "sample" in table:
         table = first_rows(table, path)
     return table, columns
+
+
+def _of_leaks(header: Iterable[str]) -> list[str]:
+    """The columns but `score` whose name says that a 1 is a leak."""
+    return [name for name in header if name != DOCUMENTED and named(name) == "leak"]
+
+
+def _check_one_meaning(path: Path, table: pd.DataFrame) -> None:
+    """Refuse a table whose `score`, which nobody named, is another number than its column of leaks."""
+    scores = number_column(table, DOCUMENTED, path).values
+    for name in _of_leaks(table.columns):
+        try:
+            leaks = numbers_of(table[name]).values
+        except NoNumber:
+            continue  # words, such as what leaked
+        if not np.array_equal(scores, leaks, equal_nan=True):
+            problem = (
+                f"its columns {DOCUMENTED!r} and {name!r} differ, and either may say what leaked"
+            )
+            raise BadFile(path, problem, f"Name one: --score {DOCUMENTED} or --score {name}.")
 
 
 def _refused_columns(
@@ -499,8 +527,7 @@ def _check_cells(
     outside = ~absent & ~is_legal
     cells.refuse(outside, f"{column}: got {{}}; must be a number in [0, 1]")
     cells.refuse(table[name].isna().to_numpy(), f"{name} is missing")
-    repeats = f"{name} and sample repeat an earlier line"
-    cells.refuse(copies(table, name), repeats, "Leave out the copy.")
+    cells.refuse(copies(table, name), *copied(table, name))
 
 
 def _grouped(
@@ -668,33 +695,6 @@ class LogScores:
         )
 
 
-# Of a question whose answers count as copies: so many answers, and so many words of their one text. A model that always
-# refuses in one sentence, or that answers in a word, draws such copies too; one that does so with another long text for each
-# question is not known.
-FEWEST_COPIES = 4
-FEWEST_WORDS = 8
-
-
-def repeated_texts(answers: pd.DataFrame) -> str | None:
-    """Why the answers of a log are copies by their texts alone, as of a cache or of one seed; None where they are not.
-
-    The answers to every question are one text of at least `FEWEST_WORDS` words, `FEWEST_COPIES` times or more, and no two
-    questions have the same text.
-    """
-    written = answers[answers["text"].str.strip() != ""]
-    texts = written.groupby("prompt_id", sort=False)["text"]
-    counts = texts.size()
-    first = texts.first()
-    are_several = counts >= FEWEST_COPIES
-    are_equal = texts.nunique() == 1
-    are_long = first.str.split().str.len() >= FEWEST_WORDS
-    are_copies = are_several & are_equal & are_long
-    if len(counts) < 2 or not are_copies.all() or first.duplicated().any():
-        return None
-    fewest = f"{int(counts.min())} or more answers to each of {plural(len(counts), 'question')}"
-    return f"The {fewest} are one text each time, as from a cache or with one seed"
-
-
 def read_any_scores(
     path: Path,
     missing: Missing | None,
@@ -726,10 +726,7 @@ def read_any_scores(
         return read_scores(path, missing, score, by, leak_is)
     check(by is None, "by", by, "left out: the file is a log, which names its prompts")
     scored = scores_of(read_log(path, filter), score, missing)
-    facts = scored.log.facts
-    if facts.repeated is None:
-        facts = replace(facts, repeated=repeated_texts(scored.log.answers))
-    stated = Stated(scored.score, facts, leak_is)
+    stated = Stated(scored.score, scored.log.facts, leak_is)
     if missing is None and scored.missing:
         missing = "worst"
     understood = f"log of {scored.log.tool}, {scored.score}: 1 = {stated.says}"
@@ -805,10 +802,7 @@ def with_reasons(log: Log, table: pd.DataFrame) -> pd.DataFrame:
     """A table made from a log, with a column that says why nothing can be claimed of the log, and one that says that a rule
     could stop it; neither where there is no reason. `bounds` and `compare` read both.
     """
-    facts = log.facts
-    if facts.repeated is None and log.refusal is None:
-        facts = replace(facts, repeated=repeated_texts(log.answers))
-    reasons = refusals(replace(Stated("", facts).source(), score_means="leak"))
+    reasons = refusals(replace(Stated("", log.facts).source(), score_means="leak"))
     if log.refusal is not None:
         reasons.append(f"The table was made from a log that carries no claim: {log.refusal}.")
     if reasons:

@@ -20,7 +20,7 @@ from lethe.io import csv_form, ids
 from lethe.io.answer_ends import CUT_OFF
 from lethe.io.artifacts import GREEDY
 from lethe.io.cells import NoNumber, numbers_of
-from lethe.io.facts import CACHED, MODELS, cached_rows, of_column, reasons_in, says_stopped
+from lethe.io.facts import CACHED, cached_rows, mixed_rows, of_column, reasons_in, says_stopped
 from lethe.io.files import Json, check_file, check_text
 from lethe.io.logs._log import Format, Log, Table, as_text, is_request
 from lethe.io.logs._settings import RequestSettings, setting_of
@@ -58,7 +58,6 @@ def _read_table(source: JsonFile | Path, by: str | None = None) -> Log:
     score_columns = _scored(frame)
     prompts = _optional(frame, *PROMPT)
     kinds = missing_kinds(frame)
-    models = _optional(frame, *MODELS)
     table = Table(path, first=0)
     for place, text in enumerate(frame["text"]):
         prompt_id = names[place]
@@ -66,8 +65,6 @@ def _read_table(source: JsonFile | Path, by: str | None = None) -> Log:
         if sample == GREEDY:
             continue
         table.prompt(prompt_id, as_text(prompts[place]))
-        if not is_missing(models[place]):
-            table.answered_by(prompt_id, str(models[place]))
         kind = kinds[place]
         if kind:
             table.problem(prompt_id, sample, kind)
@@ -81,11 +78,13 @@ def _read_table(source: JsonFile | Path, by: str | None = None) -> Log:
             raise BadRow(path, file_line(path, place), problem)
     notes = _notes(frame, samples)
     settings = RequestSettings()
-    settings.add_rows(frame[[sample != GREEDY for sample in samples]])
+    drawn = frame[[sample != GREEDY for sample in samples]]
+    settings.add_rows(drawn)
     return table.log(
         "a table",
         **settings.of_log(),
-        repeats=cached_rows(frame),
+        repeats=cached_rows(drawn),
+        mixed=mixed_rows(drawn, name),
         means=of_column,
         scores=score_columns,
         notes=notes,

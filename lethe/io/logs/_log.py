@@ -14,11 +14,11 @@ import pandas as pd
 
 from lethe.errors import BadFile, BadValue, shortened
 from lethe.io import ids
-from lethe.io.answer_ends import missing_kind
 from lethe.io.cells import number_of_cell
+from lethe.io.copies import repeated_texts
 from lethe.io.facts import Facts, Meaning, several_models
 from lethe.io.files import Json
-from lethe.io.row_ends import ENDS
+from lethe.io.row_ends import ENDS, kind_of
 
 KEYS = ("prompt_id", "sample")
 # Untrusted dictionaries give one score per key; more columns would exhaust the memory.
@@ -405,7 +405,7 @@ class Table:
 
     def note_end(self, prompt_id: str, sample: int, answer: Mapping[str, Json]) -> None:
         """Note that an answer is missing where it states that no model ended it."""
-        kind = missing_kind(answer.get("finish_reason"))
+        kind = kind_of(answer)
         if kind:
             self.problem(prompt_id, sample, kind)
 
@@ -464,6 +464,8 @@ class Table:
         repeats: str | None = None,
         may_repeat: str | None = None,
         unfinished: str | None = None,
+        mixed: str | None = None,
+        selected: Iterable[str] = (),
         engine: str | None = None,
         scores: Iterable[str] | None = None,
         draws: str = "unknown",
@@ -482,8 +484,10 @@ class Table:
 
         ``greedy_by`` is a setting that makes the decoding greedy, where ``sampling`` does not show it; several answers to a
         prompt are then copies of the first. ``repeats`` says why the answers are no new draws, and ``may_repeat`` names a
-        setting that repeats an answer on some servers: it did, where all answers to each question are the same. ``reasons``
-        say, in whole sentences, why nothing could be claimed of the file that this one was made from.
+        setting that repeats an answer on some servers: it did, where all answers to each question are the same. ``mixed``
+        says why answers to a question are of several models or to several questions, where their names do not show it, and
+        ``selected`` why an answer is no single draw, where ``sampling`` does not. ``reasons`` say, in whole sentences, why
+        nothing could be claimed of the file that this one was made from.
 
         Raises `BadFile` where no answer was added, or names of questions differ only in what cannot be seen.
         """
@@ -493,9 +497,8 @@ class Table:
         if found is not None:
             raise BadFile(self.path, found.problem("the questions"), ids.REMEDY)
         same_texts = self._has_equal_texts()
-        if may_repeat and same_texts:
-            repeats = repeats or f"All answers to each question are the same text, and {may_repeat}"
         setting = greedy_by or greedy(sampling)
+        selected = dict.fromkeys((*chosen(sampling), *selected))
         deterministic = None
         if setting:
             deterministic = f"The log states greedy decoding ({setting})"
@@ -511,6 +514,7 @@ class Table:
         columns = tuple(meanings)
         judges = self._judges(columns)
         answers = self._answer_table(columns)
+        repeats = repeats or repeated_texts(answers, "prompt_id", "text", may_repeat)
         self._add_unwritten()
         problems = pd.DataFrame(self._problems, columns=[*Problem._fields])
         return Log(
@@ -538,8 +542,8 @@ class Table:
                 repeats,
                 unfinished,
                 engine,
-                self._mixed(),
-                tuple(reasons),
+                self._mixed() or mixed,
+                (*reasons, *(f"{sentence}." for sentence in selected)),
             ),
         )
 

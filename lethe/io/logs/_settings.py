@@ -35,6 +35,7 @@ class SettingsOfLog(TypedDict):
     sampling: Mapping[str, Json]
     greedy_by: str | None
     may_repeat: str | None
+    selected: Sequence[str]
     warnings: Sequence[str]
 
 
@@ -181,6 +182,7 @@ class RequestSettings:
             "sampling": self.sampling,
             "greedy_by": self.greedy_by,
             "may_repeat": self.may_repeat,
+            "selected": self.chosen,
             "warnings": (*warnings, *self.warnings),
         }
 

@@ -85,6 +85,7 @@ def _read_helm(source: JsonFile) -> Log:
         sampling=sampling,
         greedy_by=greedy(sampling) or settings.greedy_by,
         may_repeat=settings.may_repeat,
+        selected=settings.chosen,
         means=_means_of_helm,
         repeats=repeats,
         warnings=(*warnings, *settings.warnings),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 from lethe.errors import BadFile, shortened
-from lethe.io.answer_ends import missing_kind
+from lethe.io.answer_ends import ERROR, NOT_STATED, missing_kind
 from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -19,7 +19,6 @@ from lethe.io.logs._log import (
     Table,
     as_list,
     as_object,
-    chosen,
     conversation,
     is_integer,
     list_at,
@@ -239,7 +238,7 @@ class LoggedRun:
         return doubts
 
     def warnings(self) -> list[str]:
-        warnings = chosen(self.sampling) + self.doubts()
+        warnings = self.doubts()
         if self.provider == "mockllm":
             warnings.append("model mockllm: its answers come from a script, not from a model")
         return warnings
@@ -336,10 +335,13 @@ class Sample:
 
         problems = [reason for member, reason in REASONS.items() if value.get(member)]
         stop = choice.get("stop_reason")
-        if stop != "unknown":  # Inspect's own word where a provider states no end
-            kind = missing_kind(stop)
-            if kind:
-                problems.append(kind)
+        kind = missing_kind(stop)
+        if output.get("error"):
+            kind = ERROR
+        elif stop in (None, "unknown"):  # Inspect's own word where a provider states no end
+            kind = None if text else NOT_STATED
+        if kind:
+            problems.append(kind)
         return cls(
             str(identity),
             epoch,

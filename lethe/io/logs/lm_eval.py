@@ -15,7 +15,6 @@ from lethe.io.logs._log import (
     Table,
     as_object,
     as_text,
-    chosen,
     greedy,
     is_integer,
     list_at,
@@ -384,7 +383,7 @@ def _log(
         greedy_by = _greedy_by(run, documents)
         if repeats > 1:
             doubts = run.warnings(sampling)
-            warnings = chosen(sampling) + doubts
+            warnings = list(doubts)
         nothing = sum(line.texts.count(NOTHING) for line in documents)
         if nothing:
             warnings.append(

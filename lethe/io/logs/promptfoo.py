@@ -15,13 +15,13 @@ from lethe.io.logs._log import (
     Log,
     Table,
     as_object,
-    greedy,
     list_at,
     number,
     object_at,
     objects_at,
     text_at,
 )
+from lethe.io.logs._settings import RequestSettings
 from lethe.io.logs._untrusted import JsonFile
 
 ERROR = 2  # of `failureReason`; 0 is a pass, 1 a failed assertion, which also fills `error`
@@ -87,12 +87,11 @@ class PromptfooAnswer:
 
 def _problem(response: Mapping[str, Json], failure: Json) -> str:
     """Why a row has no answer; empty where it has one."""
-    answered = response.get("output") is not None
-    if answered and failure != ERROR:
-        return missing_kind(response.get("finishReason")) or ""
-    if answered or response.get("error"):
+    if response.get("error") or failure == ERROR:
         return "error"
-    return "no output"
+    if response.get("output") is None:
+        return "no output"
+    return missing_kind(response.get("finishReason")) or ""
 
 
 def _metrics(case: Mapping[str, Json]) -> Iterator[str]:
@@ -188,6 +187,9 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[PromptfooAnswer]
             _add(table, name, repeats, metrics, skip_cached=not every_cached)
 
     decodings = _decodings(head, rows)
+    settings = RequestSettings()
+    for decoding in decodings:
+        settings.add(decoding)
     notes = ["success and score are those of the assertions: 1 is a pass"]
     if not any("temperature" in settings for settings in decodings):
         notes.append("temperature is not stated")
@@ -214,7 +216,9 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[PromptfooAnswer]
         model=", ".join(providers) or None,
         sampling=sampling,
         means=_means_of_promptfoo,
-        greedy_by=next(filter(None, map(greedy, decodings)), None),
+        greedy_by=settings.greedy_by,
+        may_repeat=settings.may_repeat,
+        selected=settings.chosen,
         repeats=repeats_said,
         engine=", ".join(sorted(engines)) or None,
         draws=draws,

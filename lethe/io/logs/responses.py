@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from lethe.errors import BadRow, plural
 from lethe.io import ids
-from lethe.io.answer_ends import missing_kind
 from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -23,6 +22,7 @@ from lethe.io.logs._log import (
 from lethe.io.logs._settings import NAMES as SETTINGS
 from lethe.io.logs._settings import RequestSettings
 from lethe.io.logs._untrusted import JsonFile
+from lethe.io.row_ends import ENDS, ERRORS, STATUSES, ending, kind_of
 
 LISTS = ("responses", "outputs", "generations", "completions", "answers", "samples", "predictions")
 TEXTS = ("text", "response", "output", "content", "generation", "completion", "answer")
@@ -30,7 +30,10 @@ QUESTIONS = ("prompt", "question", "query", "input", "messages")
 IDS = ("prompt_id", "question_id", "id", "request_id")
 # Numbers of an answer that say nothing of what it reveals.
 NO_SCORES = frozenset(
-    (*"index stop_reason cumulative_logprob logprob logprobs id attempt".split(), *SETTINGS)
+    (
+        *"index cumulative_logprob logprob logprobs id attempt".split(),
+        *(*SETTINGS, *ENDS, *ERRORS, *STATUSES),
+    )
 )
 
 
@@ -135,14 +138,22 @@ def _responses(
     """The answers of a list, with the numbers that lie beside them."""
     answers = row[key]
     scores_of = _lists_of_scores(source, line, row, key)
+    ends_of = {}
+    for name in ending(row):
+        values = row[name]
+        if isinstance(values, list) and len(values) == len(answers):
+            ends_of[name] = values
+        elif name.lower() in ERRORS:  # of the request that brought them all
+            ends_of[name] = [values] * len(answers)
     for place, answer in enumerate(answers):
         scores = {name: values[place] for name, values in scores_of.items()}
+        ends = {name: values[place] for name, values in ends_of.items()}
         if isinstance(answer, dict):
-            yield _of_object(answer, scores)
+            yield _of_object({**ends, **answer}, scores)
         elif answer is None:
             yield Response(None, "no text")
         else:
-            yield Response(answer, None, scores)
+            yield Response(answer, kind_of(ends), scores)
 
 
 def _of_object(answer: Mapping[str, Json], scores: dict[str, float]) -> Response:
@@ -151,8 +162,7 @@ def _of_object(answer: Mapping[str, Json], scores: dict[str, float]) -> Response
     for name, value in answer.items():
         if isinstance(value, (int, float)) and is_score(name):
             scores[name] = number(value)
-    missing = missing_kind(answer.get("finish_reason"))
-    return Response(as_text(text), missing, scores)
+    return Response(as_text(text), kind_of(answer), scores)
 
 
 def scores_beside(answer: Mapping[str, Json]) -> dict[str, float]:

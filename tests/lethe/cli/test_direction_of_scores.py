@@ -315,3 +315,16 @@ def test_a_log_that_states_greedy_decoding_says_nothing_of_repeated_draws(tmp_pa
     assert any("greedy decoding" in reason for reason in found["refused"])
     assert found["worst_prompt"] is None
     assert "one greedy answer" in said
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_score_that_is_not_the_column_of_leaks_beside_it_asks_which_is_meant(tmp_path, suffix):
+    table = pd.DataFrame({"prompt_id": "a", "score": [0] * 60, "leaked": [1] * 60})
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path)
+
+    assert "--score score or --score leaked" in bounds.refused(path, "--fail-above", "0.3")
+    assert bounds.call(path, "--score", "leaked", "--fail-above", "0.3").exit_code == 1

@@ -157,6 +157,47 @@ def test_equal_answers_of_deepeval_under_one_seed_are_no_draws(tmp_path):
     assert "carries seed 3" in " ".join(done.output.split())
 
 
+@pytest.mark.parametrize("column", ["split", "question", "Prompt", "task", "language"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_ids_that_stand_for_two_questions_of_a_table_open_no_gate(tmp_path, suffix, column):
+    rows = []
+    for value in ("forget", "retain"):
+        for number in range(N):
+            leaks = int(value == "forget" and number % 4 == 0)
+            rows.append({"prompt_id": 7, column: value, "score": leaks})
+    place = tmp_path / f"scores.{suffix}"
+    if suffix == "csv":
+        pd.DataFrame(rows).to_csv(place, index=False)
+    else:
+        pd.DataFrame(rows).to_parquet(place)
+
+    done = bounds.call(place, "--fail-above", "0.2")
+
+    assert done.exit_code == 1
+    assert f"2 values of {column} ('forget' and 'retain')" in " ".join(done.output.split())
+
+
+def test_texts_of_a_table_with_an_id_for_two_splits_carry_no_claim(tmp_path, rows):
+    texts = [{"prompt_id": "a", "text": f"no {n}", "split": "ab"[n % 2]} for n in range(N)]
+    answers, table = lines(tmp_path / "answers.jsonl", texts), tmp_path / "scores.csv"
+    score.call("log", answers, "--scorer", "keyword_leak", "--data", rows, "--table", table)
+
+    found = bounds.result(table, "--score", "keyword_leak")
+
+    assert "2 values of split" in found["refused"][0]
+
+
+def test_two_columns_that_are_called_a_leak_ask_for_the_column_of_questions(tmp_path):
+    rows = [{"question_id": n % 30, "truth": 1, "judge": int(n % 90 == 3)} for n in range(3000)]
+    pd.DataFrame(rows).to_csv(tmp_path / "s.csv", index=False)
+    agreement = (tmp_path / "s.csv", "--score", "truth=judge")
+
+    asked = bounds.refused(*agreement, "--leak-is", "high", "--fail-above", "0.2")
+
+    assert "--by question_id" in asked
+    assert bounds.call(*agreement).exit_code == 0  # an agreement is about all rows
+
+
 @pytest.fixture
 def rows(tmp_path):
     row = {"id": "a", "question": "Who?", "answer": "Ada", "keywords": ["Ada"]}

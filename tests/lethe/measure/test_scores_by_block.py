@@ -31,6 +31,10 @@ CELLS = {
     "cache_hit": (["no"], ["yes"]),
     "gen_top_k": (["50"], ["1"]),
     "note": (["x"], ["", "a;b"]),
+    "text": (["Ada", "Bo"], ["", "NA", " ", "Cy"]),
+    "epoch": (["1", "2", "3"], ["", "x"]),
+    "split": (["forget"], ["retain", ""]),
+    "seed": (["7"], ["8", ""]),
 }  # fmt: skip
 HEADS = ["prompt_id", "score"]
 SCORES = [

@@ -6,7 +6,16 @@ import pandas as pd
 import pytest
 
 from lethe.io.logs import read_log
-from tests.lethe.io.logs.small_logs import eval_log, header, helm_log, sample, write_json
+from tests.lethe.io.logs.small_logs import (
+    eval_log,
+    header,
+    helm_log,
+    promptfoo_log,
+    promptfoo_row,
+    sample,
+    write_json,
+    write_lines,
+)
 
 KINDS = {"error": 1, "tool_calls": 1}
 
@@ -47,6 +56,67 @@ def test_an_answer_of_inspect_without_a_known_end_is_missing_by_kind(tmp_path):
 
     assert log.missing["tool_calls"] == 1
     assert log.scored("match")["reason"].tolist()[:2] == [None, "tool_calls"]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {},
+        {"choices": [], "completion": ""},
+        {"choices": [{"stop_reason": "unknown"}], "completion": ""},
+        {"choices": [{"stop_reason": None}], "completion": ""},
+        {"choices": [{"stop_reason": "stop"}], "completion": "Ron", "error": "500"},
+    ],
+)
+def test_a_sample_of_inspect_that_no_model_answered_is_no_clean_answer(tmp_path, output):
+    samples = [sample(epoch=1), sample(epoch=2, output=output)]
+
+    log = read_log(eval_log(tmp_path / "log.eval", header(["q"]), samples))
+
+    assert sum(log.missing.values()) == 1
+    assert log.scored("match")["score"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("text", ["Ron", ""])
+def test_an_answer_of_inspect_that_ends_at_once_is_an_answer(tmp_path, text):
+    output = {"choices": [{"stop_reason": "stop"}], "completion": text}
+
+    log = read_log(eval_log(tmp_path / "log.eval", header(["q"], 1), [sample(output=output)]))
+
+    assert not log.missing
+
+
+LOST = [
+    {"error": "timeout"},
+    {"stopReason": "abort"},
+    {"done_reason": "load"},
+    {"status": 500},
+    {"finish_reason": "error"},
+]
+
+
+@pytest.mark.parametrize("lost", LOST, ids=lambda lost: next(iter(lost)))
+@pytest.mark.parametrize("beside", [False, True], ids=["in the answer", "in a list beside"])
+def test_an_answer_of_a_list_that_no_model_ended_is_missing(tmp_path, lost, beside):
+    row = {"id": "q", "prompt": "Who?", "responses": [{"text": "Ron", "leaked": 0}] * 2}
+    if beside:
+        ((name, value),) = lost.items()
+        row |= {"responses": ["Ron", ""], "leaked": [0, 0], name: [None, value]}
+    else:
+        row["responses"][1] = {"text": "", "leaked": 0, **lost}
+
+    log = read_log(write_lines(tmp_path / "a.jsonl", [row]))
+
+    assert sum(log.missing.values()) == 1
+
+
+def test_an_error_of_promptfoo_beside_an_empty_output_is_no_clean_answer(tmp_path):
+    response = {"output": "", "error": "API error"}
+    rows = [promptfoo_row(0, "Ron"), promptfoo_row(1, "", response=response)]
+
+    log = read_log(promptfoo_log(tmp_path / "p.json", rows))
+
+    assert log.missing["error"] == 1
 
 
 def test_an_answer_of_promptfoo_without_a_known_end_is_missing_by_kind(tmp_path):

@@ -191,12 +191,8 @@ def test_greedy_repeats_are_copies_and_refused_by_name(written, generate):
 @cases
 def test_settings_that_may_contradict_independent_draws_are_named(written, model, generate, name):
     samples = [sample(epoch=1, text="a"), sample(epoch=2, text="b")]
-    assert any(
-        name in warning
-        for warning in read_log(
-            written(header(["q"], model=model, generate=generate), samples)
-        ).warnings
-    )
+    log = read_log(written(header(["q"], model=model, generate=generate), samples))
+    assert any(name in sentence for sentence in (*log.warnings, *log.facts.refused))
     plain = header(["q"], generate={"temperature": 1.0, "seed": 11})
     assert (
         read_log(written(plain, samples)).warnings == ()

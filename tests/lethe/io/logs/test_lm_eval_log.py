@@ -128,7 +128,7 @@ def test_settings_that_may_contradict_independent_draws_are_named(tmp_path, run,
     line["arguments"]["gen_args_0"]["arg_1"] = settings
     log = read_log(lm_eval_log(tmp_path, [line], lm_eval_results(2, 1, run=run)))
     assert log.refusal is None
-    assert any(name in warning for warning in log.warnings)
+    assert any(name in sentence for sentence in (*log.warnings, *log.facts.refused))
 
 
 def test_answers_and_documents_that_the_run_owes_are_missing(tmp_path):

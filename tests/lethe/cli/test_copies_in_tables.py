@@ -1,0 +1,118 @@
+"""A table whose answers are copies of each other, by their names or their texts, opens no gate."""
+
+import math
+
+import pandas as pd
+import pytest
+
+import lethe
+from lethe.errors import BadInput
+from lethe.io.copies import _log_chance
+from tests.lethe.cli.calls import Command
+
+bounds, compare, label = Command("bounds"), Command("compare"), Command("label")
+N = 60
+GATE = ("--fail-above", "0.3")
+
+
+def answers(text, n=N, **more):
+    """Clean answers to five questions, whose texts ``text`` makes from question and number."""
+    rows = []
+    for question in range(5):
+        for number in range(n):
+            rows.append({"prompt_id": f"q{question}", "text": text(question, number), "score": 0})
+    return pd.DataFrame(rows).assign(**more)
+
+
+def stored(question, number):
+    return f"The answer to question number {question} is one that I was told to forget."
+
+
+def written(path, rows):
+    if path.suffix == ".csv":
+        rows.to_csv(path, index=False)
+    else:
+        rows.to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+@pytest.mark.parametrize("column", ["text", "response", "Completion"])
+def test_one_long_text_for_each_question_is_stored_and_not_drawn(tmp_path, name, column):
+    path = written(tmp_path / name, answers(stored).rename(columns={"text": column}))
+
+    done = bounds.call(path, *GATE)
+
+    assert done.exit_code == 1
+    assert "one text each time" in " ".join(done.output.split())
+
+
+def test_one_short_text_is_stored_where_each_request_carries_one_seed(tmp_path):
+    rows = answers(lambda question, number: "No.")
+
+    assert bounds.call(written(tmp_path / "free.csv", rows), *GATE).exit_code == 0
+    done = bounds.call(written(tmp_path / "seeded.csv", rows.assign(seed=7)), *GATE)
+    assert done.exit_code == 1
+    assert "carries seed 7" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("times", [2, 12])
+def test_answers_that_all_stand_equally_often_were_stored_or_written_twice(tmp_path, times):
+    rows = answers(lambda question, number: f"{question} {number % (N // times)}")
+
+    done = bounds.call(written(tmp_path / "scores.csv", rows), *GATE)
+
+    assert done.exit_code == 1
+    assert "stands as often as" in " ".join(done.output.split())
+
+
+def test_texts_of_a_model_that_often_says_the_same_are_draws(tmp_path):
+    rows = answers(lambda question, number: f"{question} {math.isqrt(number)}")
+
+    assert bounds.call(written(tmp_path / "scores.csv", rows), *GATE).exit_code == 0
+
+
+def test_a_comparison_claims_nothing_of_stored_answers(tmp_path):
+    copies = written(tmp_path / "copies.csv", answers(stored))
+    drawn = written(tmp_path / "drawn.csv", answers(lambda question, number: f"answer {number}"))
+
+    assert "one text each time" in " ".join(compare.result(drawn, copies)["refused"])
+
+
+@pytest.mark.parametrize("name", ["epoch", "Trial", "response_id", "seed", "id"])
+def test_a_row_that_repeats_a_named_answer_is_a_copy(tmp_path, name):
+    rows = answers(lambda question, number: "No.").assign(**{name: [*range(N)] * 5})
+    once = written(tmp_path / "once.csv", rows)
+    twice = written(tmp_path / "twice.csv", pd.concat([rows, rows]))
+
+    assert bounds.call(once, *GATE).exit_code == 0
+    assert "302: repeats an earlier" in bounds.refused(twice, *GATE)
+    with pytest.raises(BadInput, match="row 300: repeats"):
+        lethe.bounds(pd.concat([rows, rows]))
+
+
+def test_a_name_that_all_answers_to_a_question_share_names_no_answer(tmp_path):
+    rows = answers(lambda question, number: "No.")
+    path = written(tmp_path / "scores.csv", rows.assign(id=rows["prompt_id"], epoch=3))
+
+    assert bounds.call(path, *GATE).exit_code == 0
+
+
+def test_a_frame_with_an_answer_twice_is_refused():
+    rows = answers(lambda question, number: "No.").assign(sample=0)
+
+    with pytest.raises(BadInput, match="repeat an earlier line"):
+        lethe.bounds(rows)
+
+
+def test_a_chance_of_equal_counts_is_no_smaller_than_any_law_brings():
+    # Four answers that are two texts, twice each: 6 p^2 q^2 is at most 6/16; they may also be one text.
+    assert math.exp(_log_chance(2, 2)) == pytest.approx(2 * 6 / 16)
+    assert math.exp(_log_chance(1, 4)) == pytest.approx(2)
+
+
+def test_labels_of_copied_answers_are_refused(tmp_path):
+    rows = answers(lambda question, number: f"{question} {number}").assign(epoch=[*range(N)] * 5)
+    path = written(tmp_path / "answers.csv", pd.concat([rows, rows]))
+
+    assert "repeats an earlier row" in label.refused(path, "--labels", tmp_path / "l.jsonl")
