@@ -139,24 +139,18 @@ class Schedule:
 def _recorded(how: Schedule, scheduled: bool) -> State:
     this = this_run()
     try:
-        this.state = _bring_all(how.jobs, scheduled, how.pull, how.push, how.scheduler)
+        this.state = _bring_all(how, scheduled)
     except Exception as error:
         this.error = error
         raise
     return this.state
 
 
-def _bring_all(
-    jobs: int | None,
-    scheduled: bool,
-    pull: bool,
-    push: bool,
-    scheduler: str | None,
-) -> State:
+def _bring_all(how: Schedule, scheduled: bool) -> State:
     root = Path.cwd()
     if scheduled:
         watch(os.getppid())
-    with locked_graph(root, pull) as graph:
+    with locked_graph(root, how.pull) as graph:
         params = config.load()  # with which the run begins
         to_prefect(close_abandoned_runs, standard().print)
         stages = stages_of(graph)
@@ -164,15 +158,13 @@ def _bring_all(
         outdated = graph.behind()
         overview.tell(page(flow_run.id))
         processes: workspace.Processes | Workers
-        if scheduler is None:
+        if how.scheduler is None:
             processes = workspace.Processes(
-                overview.notes if overview.console.is_terminal else None, pull
+                overview.notes if overview.console.is_terminal else None, how.pull
             )
         else:
-            from flows.workers import Workers
-
-            processes = Workers(root, scheduler, pull)
-        at_once = jobs or processes.threads
+            processes = Workers(root, how.scheduler, how.pull)
+        at_once = how.jobs or processes.threads
         if outdated:
             tell_ahead(
                 outdated, len(stages), params, overview, record.expected(root, outdated, at_once)
@@ -190,7 +182,7 @@ def _bring_all(
         to_prefect(lambda: publish(news), overview.tell)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
-        ending.log_and_push(root, stages, push, overview.tell)
+        ending.log_and_push(root, stages, how.push, overview.tell)
         if news.alarms:
             to_prefect(lambda: publish_alarm(news), overview.tell)
             ending.notify(news, root, params.notify, overview.tell)

@@ -25,6 +25,7 @@ from lethe.labels.labels import read_labels
 from lethe.models import checkpoints, hub
 from lethe.models.encoding import CHAT, read_template
 from lethe.sampling.prompt_language import read_language
+from lethe.steps import utility
 
 PRESETS = Path(__file__).parent / "presets"
 MODELS = Path("data/models")
@@ -173,7 +174,11 @@ def _short(value: object, limit: int = 60) -> str:
 
 
 def check(params: Params, root: Path) -> None:
-    """Raise the `BadInput` that names the first key whose path, below ``root``, does not exist or is of the wrong kind."""
+    """Raise the `BadInput` that names the first key whose path, below ``root``, does not exist or is of the wrong kind, or
+    whose package is missing.
+    """
+    if params.utility.tasks:
+        utility.check_installed()  # a stage would miss it hours later
     made = {str(MODELS / name) for name in (*params.train.models, *params.unlearn.methods)}
     prompts, models = _prompts(params), _models(params)
     for key, path in models.items():

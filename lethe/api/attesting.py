@@ -25,7 +25,14 @@ from lethe.certificates.signers import SigningKey, is_signed_by
 from lethe.certificates.statement import LEAKS, OPEN, About, CertifiedEnd, Served
 from lethe.errors import BadFile, BadInput, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items
-from lethe.io.files import Json, atomic_file, read_artifact, read_json, without_doubles
+from lethe.io.files import (
+    Json,
+    atomic_file,
+    jsonl_text,
+    read_artifact,
+    read_json,
+    without_doubles,
+)
 from lethe.io.yaml import read_yaml
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
@@ -594,7 +601,6 @@ def _check_data(statement: Mapping[str, Json], data: Path, draws: Draws | None, 
     whose digest is stated.
     """
     from lethe.data.rows import read_rows
-    from lethe.io.files import jsonl_text
 
     stated = _inside(statement["predicate"], "dataset", "digest", "sha256")
     rows = read_rows(data)

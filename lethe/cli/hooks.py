@@ -15,7 +15,7 @@ import typer
 
 from lethe.config.measuring import EXACT
 from lethe.errors import BadFile, BadInput, BadValue, LetheError, check, plural, visible
-from lethe.io.files import Json
+from lethe.io.files import Json, write_json, write_text
 from lethe.results.gate import GatedQuestion, GateReason, closed_by
 from lethe.statistics.bound import RANDOM, Covers, in_full
 
@@ -314,7 +314,6 @@ def _exported(exported: Exported) -> str:
 
 def _write_records(result: bounding.Bounds, source: Path, out: Path | None) -> str:
     """Write each prompt's bound as a record for Inspect; return the file."""
-    from lethe.io.files import write_json
     from lethe.measure.scores import bound_records
 
     if result.refused:
@@ -489,7 +488,6 @@ def _page_of(comparison: runs.ShownComparison, page: Path | None) -> tuple[Value
     """Write the page of a comparison if one is asked for; return what is said of it."""
     if page is None:
         return {}, []
-    from lethe.io.files import write_text
     from lethe.report.pages import comparison_page
 
     write_text(page, comparison_page(comparison))
@@ -663,7 +661,6 @@ def table(
     result = call(*arguments.pop("runs", ()), **arguments)
     if out is None:
         return Outcome(result)
-    from lethe.io.files import write_text
 
     fresh("out", out, (".md", ".tex", ".csv"))
     write_text(out, result.text)
@@ -740,7 +737,6 @@ def dossier(
     ----------
     out : The page, which a browser prints on A4.
     """
-    from lethe.io.files import write_text
 
     fresh("out", out, (".html", ".htm"))
     made = call(**arguments)
@@ -1249,7 +1245,6 @@ def score_log(
     fresh("table", out, endings)
     result = call(**arguments, scratch=Path(".lethe/verdicts"))
     if to == "inspect":
-        from lethe.io.files import write_json
         from lethe.measure.scores import score_records
 
         write_json(out, score_records(result))

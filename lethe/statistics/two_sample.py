@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import rel_entr
+from scipy.special import chdtri, rel_entr
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Covers, Interval
@@ -243,7 +243,6 @@ def product_threshold(level: float) -> float:
     """The t with t (1 - ln t) = ``level``: independent p-values have a product of at most t with
     probability ``level``.
     """
-    from scipy.special import chdtri
 
     return float(np.exp(-chdtri(4, level) / 2))
 

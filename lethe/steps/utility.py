@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lethe.config.measuring import Utility
-from lethe.errors import LetheError
+from lethe.errors import BadInput, of_the_machine, reason_of
 from lethe.io.files import Json
 from lethe.models import checkpoints
 from lethe.results import table
@@ -17,8 +17,8 @@ TASKS = "tasks"  # the folder of the user's own tasks, in that of the dataset
 def run(name: str, settings: Utility, model: Path, source: Path, root: Path) -> None:
     """Write ``root/results/utility/name.parquet``: a row for each metric of a task of which a larger value is better.
 
-    Tasks of one's own lie in the folder tasks of ``source``. Raises `LetheError` without lm-eval, and for a task that is
-    unknown or has no such metric.
+    Tasks of one's own lie in the folder tasks of ``source``. Raises `BadInput` without lm-eval, and for a task that is
+    unknown, has no such metric, or has its data out of reach.
     """
     asked, found = evaluated(settings, model, source / TASKS)
     rows = table.Rows(name)
@@ -45,11 +45,7 @@ def evaluated(
 
     Adapters are merged, and no code of a checkpoint runs.
     """
-    if find_spec("lm_eval") is None:
-        raise LetheError(
-            "utility.tasks: the package lm-eval is not installed. Install the extra lm-eval (pip install 'lethe[lm-eval]'), "
-            "or set utility.tasks to []."
-        )
+    check_installed()
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
@@ -58,7 +54,7 @@ def evaluated(
     known = set(manager.all_tasks)
     for task in settings.tasks:
         if task not in known:
-            raise LetheError(
+            raise BadInput(
                 f"utility.tasks: lm-eval knows no task {task!r}. `lm-eval ls tasks` lists all; one's own lie in {own_tasks}."
             )
     asked = {task: [task] for task in settings.tasks}
@@ -66,15 +62,32 @@ def evaluated(
         asked[tag] = sorted(manager.task_index[tag].tags)
     checkpoints.prepare_torch()
     weights, tokenizer = checkpoints.load(model)
-    found: Mapping[str, Json] = simple_evaluate(
-        model=HFLM(pretrained=weights, tokenizer=tokenizer, batch_size=settings.batch),
-        tasks=list(settings.tasks),
-        num_fewshot=settings.fewshot,
-        limit=settings.limit,
-        task_manager=manager,
-        log_samples=False,
-    )
+    try:
+        found: Mapping[str, Json] = simple_evaluate(
+            model=HFLM(pretrained=weights, tokenizer=tokenizer, batch_size=settings.batch),
+            tasks=list(settings.tasks),
+            num_fewshot=settings.fewshot,
+            limit=settings.limit,
+            task_manager=manager,
+            log_samples=False,
+        )
+    except OSError as error:  # as the hub's client and a missing file have it
+        if of_the_machine(error):
+            raise
+        raise BadInput(
+            f"utility.tasks: the data of {', '.join(settings.tasks)} cannot be read ({reason_of(error)}). Let this machine "
+            "reach the hub once, which fills its cache, or name tasks whose data are here."
+        ) from error
     return asked, found
+
+
+def check_installed() -> None:
+    """Raise `BadInput` where lm-eval is missing."""
+    if find_spec("lm_eval") is None:
+        raise BadInput(
+            "utility.tasks: the package lm-eval is not installed. Install the extra lm-eval (pip install 'lethe[lm-eval]'), "
+            "or set utility.tasks to []."
+        )
 
 
 def measured_tasks(asked: Mapping[str, Sequence[str]], found: Mapping[str, Json]) -> list[str]:
@@ -85,7 +98,7 @@ def measured_tasks(asked: Mapping[str, Sequence[str]], found: Mapping[str, Json]
         for task in meant:
             measured += _with_metrics(found, task)
         if not measured:
-            raise LetheError(
+            raise BadInput(
                 f"utility.tasks: {name!r} has no metric of which a larger value is better. Remove it."
             )
         tasks |= dict.fromkeys(measured)

@@ -14,6 +14,7 @@ from lethe import config
 from lethe.config.load import changed_document
 from lethe.config.seeds import resolved, write_copies
 from lethe.errors import BadInput
+from lethe.steps import utility
 from stages.sources import identities
 from tests.small import ROOT
 
@@ -230,7 +231,8 @@ def test_a_document_of_other_shapes_is_left_to_validation():
         assert resolved(copy.deepcopy(document)) == document
 
 
-def test_tasks_of_general_utility_have_an_entry_for_each_folder_of_weights(params):
+def test_tasks_of_general_utility_have_an_entry_for_each_folder_of_weights(params, monkeypatch):
+    monkeypatch.setattr(utility, "find_spec", lambda name: True)
     settings.change(params, [("utility.tasks", ["mmlu"])])
 
     measured = config.load(params).utility.models
@@ -243,6 +245,18 @@ def test_tasks_of_general_utility_have_an_entry_for_each_folder_of_weights(param
     assert set(identities(params.parent, config.load(params))["utility"]) == set(measured)
     settings.change(params, [("utility.tasks", [])])
     assert config.load(params).utility.models == {}
+
+
+def test_tasks_without_their_package_are_refused_before_a_stage_and_the_file_stays(
+    params, monkeypatch
+):
+    monkeypatch.setattr(utility, "find_spec", lambda name: None)
+    before = params.read_text()
+
+    with pytest.raises(BadInput, match="the extra lm-eval"):
+        settings.change(params, [("utility.tasks", ["mmlu"])])
+
+    assert params.read_text() == before
 
 
 def test_a_file_whose_tasks_have_no_entries_is_refused(params):

@@ -1,5 +1,6 @@
 """The stage of general utility with a stand-in for lm-eval: `tests.benchmarks lm-eval` runs the real one on a tiny task."""
 
+import errno
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -8,7 +9,7 @@ import pytest
 
 from lethe.api.tabling import table as lethe_table
 from lethe.config.measuring import Utility
-from lethe.errors import LetheError
+from lethe.errors import BadInput
 from lethe.results import table
 from lethe.results.table import Numbers
 from lethe.steps import utility
@@ -108,20 +109,42 @@ def test_a_tag_has_the_metrics_of_its_tasks(harness):
 
 def test_a_task_without_a_metric_of_utility_is_refused_by_its_name(harness):
     """A perplexity is better where it is smaller."""
-    with pytest.raises(LetheError, match="text"):
+    with pytest.raises(BadInput, match="text"):
         measured("gsm", "text")
 
 
 def test_a_task_that_nobody_knows_is_refused(harness):
-    with pytest.raises(LetheError, match="nix"):
+    with pytest.raises(BadInput, match="nix"):
         measured("nix")
 
 
 def test_without_the_package_the_stage_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setattr(utility, "find_spec", lambda name: None)
 
-    with pytest.raises(LetheError, match="lm-eval"):
+    with pytest.raises(BadInput, match="lm-eval"):
         utility.run("npo", settings_of("mmlu"), tmp_path, tmp_path, tmp_path)
+
+
+def test_tasks_whose_data_are_out_of_reach_are_refused_in_one_sentence(harness, monkeypatch):
+    """The words of the package datasets without a network."""
+
+    def unreachable(**_):
+        raise ConnectionError("Couldn't reach 'cais/mmlu' on the Hub (OfflineModeIsEnabled)")
+
+    monkeypatch.setattr(sys.modules["lm_eval"], "simple_evaluate", unreachable)
+
+    with pytest.raises(BadInput, match=r"mmlu, gsm .*cais/mmlu.* hub"):
+        measured("mmlu", "gsm")
+
+
+def test_a_full_disk_is_no_wrong_task(harness, monkeypatch):
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys.modules["lm_eval"], "simple_evaluate", full)
+
+    with pytest.raises(OSError, match="No space left"):
+        measured("mmlu")
 
 
 def test_lethe_table_has_the_numbers_as_a_column(harness):
