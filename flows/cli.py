@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lethe.cli.generate import JsonFlag, print_json, print_table
-from lethe.errors import LetheError, plural
+from lethe.errors import BadArguments, BadInput, BadValue, LetheError, check, plural, visible
 
 if TYPE_CHECKING:
     from flows.record import RunRecord
@@ -126,7 +126,6 @@ def run(
     Example: `lethe run metrics@npo -S sample.n=128`
     """
     from flows import workspace
-    from lethe.errors import BadInput, BadValue
     from lethe.process import no_telemetry, watch
 
     root = Path.cwd()
@@ -172,7 +171,6 @@ def _gates(news: RunRecord, fail_on: str | None, require: str | None) -> None:
 
 def _whether_worse(news: RunRecord) -> tuple[bool, str]:
     """Whether no model is proved to leak more than in the run before, and the sentence that says so."""
-    from lethe.errors import visible
 
     if not news.complete:
         return False, (
@@ -193,7 +191,6 @@ def _whether_worse(news: RunRecord) -> tuple[bool, str]:
 
 def _whether_forgot(news: RunRecord) -> tuple[bool, str]:
     """Whether every model under test has the word *forgot*, and the sentence that says so."""
-    from lethe.errors import visible
 
     if not news.complete:
         return False, (
@@ -223,7 +220,6 @@ def _whether_forgot(news: RunRecord) -> tuple[bool, str]:
 
 def _whether_untraced(news: RunRecord) -> tuple[bool, str]:
     """Whether no model under test has a trace of drawn secrets, each being tested, and the sentence that says so."""
-    from lethe.errors import visible
 
     if not news.complete:
         return False, (
@@ -248,7 +244,6 @@ def _whether_untraced(news: RunRecord) -> tuple[bool, str]:
 def _whether_attacks_fail(news: RunRecord) -> tuple[bool, str]:
     """Whether each population of attacks is proved to succeed in at most its goal, and the sentence that says so."""
     from flows.record import read_populations, try_of
-    from lethe.errors import visible
 
     populations = read_populations(Path.cwd(), news.stages)
     if not populations:
@@ -448,7 +443,6 @@ def sweep(
     from flows import grid, settings, workspace
     from flows.server import require, temporary_server
     from lethe import config
-    from lethe.errors import BadArguments, BadValue, check
     from lethe.process import cores
 
     root = Path.cwd()
@@ -500,7 +494,11 @@ def sweep(
     if as_json:
         print_json(result)
     else:
-        notes += [*work.guarantee_notes(result), f"Every metric of every model: {place}"]
+        notes += [
+            *work.matched_sentences(result),
+            *work.guarantee_notes(result),
+            f"Every metric of every model: {place}",
+        ]
         print_table(f"Sweep {name}", *work.shown(result), notes=notes)
     if result["failed"]:
         errors = "; ".join(f"{point}: {error}" for point, error in result["failed"].items())

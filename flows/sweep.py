@@ -29,18 +29,26 @@ from flows.grid import SweepPoint, SweepPreset
 from flows.overview import standard
 from flows.workspace import RESULTS, no_source
 from lethe import tracking
+from lethe.comparison.over_seeds import LEAKAGE, UTILITY, KeptAndLeaked, Matched
 from lethe.config import load
 from lethe.errors import plural
 from lethe.io.files import SCHEMA_VERSION, Json, write_json
+from lethe.measure.trajectories import KEPT
 from lethe.progress import FIRST_PAUSE
 from lethe.results import table
 from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
+from lethe.text import number
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
 ENDED = re.compile(r"\(\d+ of \d+\)$")  # how the line of a stage that ended ends
 Changes = Sequence[tuple[str, object]]
+MATCHED = (
+    "At matched utility: of each model the point with the least mean leakage among those at which its mean score keeps at "
+    f"least {KEPT:.0%} of Base's. The answers that chose a point also measure it, and more points find a lower leakage, so "
+    "that the line is an optimistic estimate and no guarantee. Sweep equally many points of each model."
+)
 
 
 def make_folder(root: Path, folder: Path, point: SweepPoint, common: Changes = ()) -> None:
@@ -183,6 +191,10 @@ def sweep(
         "failed": failed,
         "rows": rows,
     }
+    base = load(folders[0] / "params.yaml").report.base
+    result["matched_utility"] = [
+        dataclasses.asdict(matched) for matched in at_matched_utility(result, base)
+    ]
     write_json(root / RESULTS / f"{name}.json", result)
     return result
 
@@ -244,18 +256,68 @@ def shown(result: dict[str, Json]) -> tuple[list[str], list[list[object]]]:
     if any(row["forgetting"] for row in rows):
         columns.append("forgetting")
     columns += metrics
-    rows_of_model: dict[str, list[dict[str, Json]]] = {}
-    for row in rows:
-        rows_of_model.setdefault(row["model"], []).append(row)
     cells = []
-    for name in sorted(rows_of_model):
-        first, *others = rows_of_model[name]
-        changes = any(_differ(first, row, metrics) for row in others)
-        if not changes and len(result["points"]) > 1:
-            continue  # no setting of the sweep changes this model
-        for row in rows_of_model[name]:
+    for rows_of_model in _rows_that_differ(result).values():
+        for row in rows_of_model:
             cells.append([_bound(row, key) or row.get(key) for key in columns])
     return columns, cells
+
+
+def _rows_that_differ(result: dict[str, Json]) -> dict[str, list[dict[str, Json]]]:
+    """The rows of each model, without the models that no setting of the sweep changes."""
+    metrics = _shown(result)
+    rows_of_model: dict[str, list[dict[str, Json]]] = {}
+    for row in sorted(result["rows"], key=lambda row: str(row["model"])):
+        rows_of_model.setdefault(row["model"], []).append(row)
+    differing = {}
+    for name, rows in rows_of_model.items():
+        changes = any(_differ(rows[0], row, metrics) for row in rows)
+        if changes or len(result["points"]) == 1:
+            differing[name] = rows
+    return differing
+
+
+def matched_sentences(result: dict[str, Json]) -> list[str]:
+    """What the sweep says at matched utility, under its caveat; empty where nothing could be matched."""
+    sentences = []
+    for matched in result["matched_utility"]:
+        said = f"none keeps so much, at most {number(matched['most_kept'])}"
+        point = matched["chosen"]
+        if point is not None:
+            said = f"{point['title']} keeps {number(point['kept'])} and leaks {number(point['leakage'])}"
+        sentences.append(f"{matched['loss']} ({plural(matched['tried'], 'point')}): {said}.")
+    if not sentences:
+        return []
+    return [MATCHED, *sentences]
+
+
+def at_matched_utility(result: dict[str, Json], base: str | None) -> list[Matched]:
+    """Of each model under test the point of least leakage at which it keeps `KEPT` of Base's score there.
+
+    Empty without Base, leakage or utility.
+    """
+    rows = result["rows"]
+    leakage = _first_of(LEAKAGE, rows)
+    utility = _first_of(UTILITY, rows)
+    score_of_base = {row["point"]: row.get(utility) for row in rows if row["model"] == base}
+    found = []
+    for model, rows_of_model in _rows_that_differ(result).items():
+        points = []
+        for row in rows_of_model:
+            score = score_of_base.get(row["point"])
+            if row["forgetting"] and score and leakage:
+                points.append(KeptAndLeaked(row["point"], row[utility] / score, row[leakage]))
+        if points:
+            found.append(Matched.of(model, points))
+    return found
+
+
+def _first_of(names: Sequence[str], rows: Sequence[dict[str, Json]]) -> str:
+    """The first of these numbers that every row has; empty without any."""
+    for name in names:
+        if all(row.get(name) is not None for row in rows):
+            return name
+    return ""
 
 
 def _differ(first: dict[str, Json], second: dict[str, Json], metrics: Sequence[str]) -> bool:

@@ -320,7 +320,12 @@ class ShownRanking(ranked.Ranking, Measurement):
 
     def views(self) -> list[View]:
         title = f"{plural(len(self.record['runs']), 'run')}, {self.record['metric']}"
-        return [View("pairs", *self.pair_table()), View(title, *self.table(), self.sentences())]
+        columns, pairs = self.pair_table()
+        shown = pairs[: compared.SHOWN]
+        notes = self.sentences()
+        if len(pairs) > len(shown):
+            notes.append(f"{plural(len(pairs), 'row')} of pairs in all: see --json or --page.")
+        return [View("pairs", columns, shown), View(title, *self.table(), notes)]
 
 
 @documented

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations
@@ -498,8 +498,8 @@ class OverSeeds:
                     return row.estimate
         return None
 
-    def sentences(self) -> list[str]:
-        """What the numbers over seeds say, and what they assume."""
+    def sentences(self, names: Collection[str] | None = None) -> list[str]:
+        """What the numbers over seeds say, and what they assume; the guarantees are those of ``names``, or of all."""
         record = self.record
         lines = [
             "An estimate has its mean ± standard deviation over the seeds, and in square brackets an interval of the mean. "
@@ -512,12 +512,14 @@ class OverSeeds:
                 f"Each interval holds by itself {bound.on()}, {level(record['alpha'])}, assuming {bound.assumes} "
                 f"({bound.method}). A single seed has none, and neither have equal values."
             )
-        guarantees: dict[str, None] = {}
+        names_of_guarantee: dict[str, dict[str, None]] = {}
         for row in self.rows.values():
-            if row.facts["guarantee"]:
-                guarantees[row.facts["guarantee"]] = None
-        for guarantee in guarantees:
-            lines.append(f"A bound holds in each run by itself, {guarantee}.")
+            guarantee = row.facts["guarantee"]
+            name = str(row.item)
+            if guarantee and (names is None or name in names):
+                names_of_guarantee.setdefault(guarantee, {})[name] = None
+        for guarantee, bounds in names_of_guarantee.items():
+            lines.append(f"{', '.join(bounds)}: a bound holds in each run by itself, {guarantee}.")
         if record["shared_draws"]:
             lines.append(
                 "With sample.stream: shared all models share the random numbers of their answers, so their errors are not "

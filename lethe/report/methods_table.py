@@ -69,7 +69,7 @@ class MethodsTable:
         notes: dict[str, None] = {}
         for run, found in self.found_of_run.items():
             matched = self.along_of_run[run].sentences() or found.matched_sentences()
-            for sentence in [*found.sentences(), *matched]:
+            for sentence in [*found.sentences(self.columns), *matched]:
                 notes[sentence if len(self.found_of_run) == 1 else f"{run}: {sentence}"] = None
         if self.access is not None:
             notes[f"Access to the models: {SAID[self.access]}."] = None

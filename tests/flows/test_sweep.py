@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -50,6 +51,63 @@ def test_a_point_shows_its_steps_while_it_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sweep, "FIRST_PAUSE", 0.0)
     assert sweep.run_point.fn(str(tmp_path), 1) == {}
     assert capsys.readouterr().err == f"{tmp_path.name}: a ran after 1 s (1 of 2)\n"
+
+
+def row_of(point: str, model: str, retain: float | None, leakage: float, word: str | None = "open"):
+    """A row of a sweep; the references have no word."""
+    values = {"binary_mean": leakage, "retain_mean": retain, "bounds": {}}
+    return {"point": point, "lr": point, "model": model, "forgetting": word, **values}
+
+
+def swept(*rows):
+    return {"points": {point: {"lr": point} for point in ("low", "high")}, "rows": list(rows)}
+
+
+BASES = (row_of("low", "base", 0.8, 1.0, None), row_of("high", "base", 0.5, 1.0, None))
+
+
+def test_at_matched_utility_a_model_has_its_least_leakage_where_it_keeps_nine_tenths_of_base():
+    """Base is that of the point: 0.48 is more than nine tenths of the second Base, and little of the first."""
+    from flows import sweep
+
+    result = swept(
+        *BASES,
+        row_of("low", "npo", 0.8, 0.5),
+        row_of("high", "npo", 0.48, 0.25),
+        row_of("low", "rmu", 0.4, 0.0),
+        row_of("high", "rmu", 0.1, 0.125),
+    )
+
+    npo, rmu = sweep.at_matched_utility(result, "base")
+
+    assert (npo.chosen.title, npo.chosen.kept, npo.chosen.leakage) == ("high", 0.96, 0.25)
+    assert (rmu.chosen, rmu.most_kept, rmu.tried) == (None, 0.5, 2)
+    result["matched_utility"] = [dataclasses.asdict(npo), dataclasses.asdict(rmu)]
+    caveat, *lines = sweep.matched_sentences(result)
+    assert "optimistic estimate" in caveat
+    assert lines == [
+        "npo (2 points): high keeps 0.960 and leaks 0.250.",
+        "rmu (2 points): none keeps so much, at most 0.500.",
+    ]
+
+
+def test_a_model_that_the_sweep_does_not_change_was_not_tried_at_matched_utility():
+    from flows import sweep
+
+    same = [row_of(point, "idle", 0.4, 0.5) for point in ("low", "high")]
+
+    assert sweep.at_matched_utility(swept(*BASES, *same), "base") == []
+
+
+@pytest.mark.parametrize("base", [None, "base"])
+def test_without_the_score_of_a_base_nothing_is_at_matched_utility(base):
+    from flows import sweep
+
+    points = [row_of("low", "npo", 0.8, 0.5), row_of("high", "npo", None, 0.25)]
+    result = swept(*BASES, *points) | {"matched_utility": []}
+
+    assert sweep.at_matched_utility(result, base) == []
+    assert sweep.matched_sentences(result) == []
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import lethe
 from lethe.statistics.mean_difference import difference
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
@@ -422,6 +423,18 @@ def test_several_runs_are_ranked(tmp_path, runs):
     assert page.read_text().count("rank 3 to 4") == 8
     two = result(*runs[:2])
     assert two["population"]["difference"] == two["pooled"]["difference"] == pytest.approx(0.5)
+
+
+def test_the_pairs_of_many_runs_do_not_hide_the_ranks(tmp_path, runs):
+    """Eight runs have 28 pairs, each over these questions and over questions like these."""
+    copies = [tmp_path / f"copy-{path.name}" for path in runs]
+    for path, copied in zip(runs, copies, strict=True):
+        copied.write_bytes(path.read_bytes())
+
+    pairs, ranks = lethe.compare(*runs, *copies).views()
+
+    assert (len(pairs.rows), len(ranks.rows)) == (20, 8)
+    assert ranks.notes[-1] == "56 rows of pairs in all: see --json or --page."
 
 
 def test_runs_are_ranked_by_their_common_questions(tmp_path, runs):

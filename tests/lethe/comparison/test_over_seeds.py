@@ -101,6 +101,14 @@ def test_the_mean_of_bounds_has_a_range_and_no_interval(three):
     assert any("with probability 0.99" in sentence for sentence in three.sentences())
 
 
+def test_the_guarantees_name_their_bounds_and_are_those_of_the_shown_numbers(three):
+    of_all = [said for said in three.sentences() if "a bound holds" in said]
+    assert [said.partition(":")[0] for said in of_all] == ["m_bin_worst"]
+
+    assert three.sentences(["m_bin_worst"]) == three.sentences()
+    assert not any("a bound holds" in said for said in three.sentences(["binary_mean"]))
+
+
 def test_the_words_of_the_models_are_counted(three):
     assert three.words("npo (3 seeds)") == f"{WORDS}: 3"
 

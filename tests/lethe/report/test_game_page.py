@@ -231,6 +231,15 @@ def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, 
     assert html.count("<svg") == 1
 
 
+FIRST_SECTIONS = {"missing", "verdicts"}  # on the first screen
+
+
+def sections_without_link(page: str) -> set[str]:
+    """The sections that the list of links at the top of the page leaves out."""
+    links = re.findall(r'<a href="#([\w-]+)">', page.partition("<main>")[0])
+    return set(re.findall(r'<section id="([\w-]+)"', page)) - set(links)
+
+
 def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, without_figures):
     assert 'id="epochs"' not in small_page.html
     keys = ("confidence", "entropy", "probability")
@@ -244,7 +253,9 @@ def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, wi
         for epoch in (-1, 0, 1)
     ]
     change_json(own_small / "data/models/npo/training.json", epochs=records)
-    html = section(rendered(own_small).html, "epochs")
+    page = rendered(own_small).html
+    html = section(page, "epochs")
+    assert sections_without_link(page) <= FIRST_SECTIONS
     assert html.count("<svg") == 2
     assert "forget 0.6, retain 0.6" in html or "forget 0.600, retain 0.600" in html
 
@@ -268,6 +279,7 @@ def test_points_along_unlearning_are_on_the_page_in_its_figures_and_plots(
     page = rendered(own_small)
 
     html = section(page.html, "along")
+    assert sections_without_link(page.html) <= FIRST_SECTIONS
     assert "<svg" in html
     assert '<td>npo</td><td class="n">2</td><td class="n">1</td>' in html
     assert "along-npo.svg" in page.figures
@@ -290,7 +302,9 @@ def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures)
 
     run = load_run(params, own_small / "data", load(own_small).provenance)
 
-    html = section(page_of(run, own_small / "data").html, "methods")
+    page = page_of(run, own_small / "data").html
+    html = section(page, "methods")
+    assert sections_without_link(page) <= FIRST_SECTIONS
     assert "npo (2 seeds)" in html
     assert "0.300 ± 0.141" in html
     assert re.search(r"\bED\b", html)
