@@ -24,11 +24,20 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import filters
 from prefect.client.schemas.objects import StateType
-from prefect.context import TagsContext
+from prefect.context import TagsContext, TaskRunContext
 from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, Completed, Crashed, Failed, State
+from prefect.states import (
+    AwaitingConcurrencySlot,
+    Cancelled,
+    Completed,
+    Crashed,
+    Failed,
+    Running,
+    State,
+)
 from prefect.utilities.annotations import allow_failure, quote
+from prefect.utilities.engine import emit_task_run_state_change_event
 
 from flows import ending, record, unasked, workspace
 from flows.beginning import current_graph
@@ -309,7 +318,7 @@ def bring_up_to_date(
     """Run a stage that needs to run once a place is free; every stage that it reads has ended."""
     stage.end = "not started" if processes.stopped else stage.foregone()
     if not stage.end:
-        with places:
+        with _place(places):
             if processes.stopped:
                 stage.end = "not started"
             else:
@@ -317,6 +326,27 @@ def bring_up_to_date(
                 return _state_of(stage)
     overview.passed(stage.name, stage.end)
     return _state_of(stage)
+
+
+@contextlib.contextmanager
+def _place(places: threading.Semaphore) -> Iterator[None]:
+    """Hold a place; while none is free, Prefect's page shows the task as one that waits and not as one that runs."""
+    if not places.acquire(blocking=False):
+        _show(AwaitingConcurrencySlot())
+        places.acquire()
+        _show(Running())
+    try:
+        yield
+    finally:
+        places.release()
+
+
+def _show(state: State) -> None:
+    """Add a state to Prefect's record of the task of this thread."""
+    context = TaskRunContext.get()
+    if context is not None:
+        task_run = context.task_run
+        emit_task_run_state_change_event(task_run, task_run.state, state)
 
 
 def _run(stage: Stage, overview: Overview, processes: Runner) -> None:

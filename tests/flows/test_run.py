@@ -168,6 +168,26 @@ def test_a_signal_stops_in_order(small, number):
     assert not list(processes_of(small))
 
 
+def test_a_stage_that_waits_for_a_core_does_not_run_on_the_page_of_prefect(repository):
+    """Both methods are due, and there is one core."""
+    process = repository.waiting("data/models/", "--jobs", "1", LETHE_TRACKING="off")
+    states = {}
+
+    def both_are_shown() -> bool:
+        states.update({task.name: task.state_name for task in task_runs(repository)})
+        shown = [states.get(f"unlearn@{name}", "Pending") for name in ("grad_diff", "npo")]
+        return "Running" in shown and "Pending" not in shown
+
+    try:
+        wait_until(both_are_shown, seconds=60)
+        wait_until(lambda: both_are_shown() and "AwaitingConcurrencySlot" in states.values(), 60)
+    finally:
+        _, err = repository.go_on(process)
+
+    assert process.returncode == 0, err
+    assert {task.state_name for task in task_runs(repository)} == {"Completed"}
+
+
 def test_only_one_run_at_a_time(small):
     process = small.waiting("dataset")
     try:
