@@ -121,7 +121,7 @@ def study(root: Path, *, keep: bool = False) -> Values:
             raise MissingArtifact(f"data/results/metrics/{model}.parquet", f"metrics@{model}")
 
     settings = params.model_dump(mode="json")
-    setting_of_key = dict(flat_items(settings))
+    setting_of_key: dict[str, Json] = dict(flat_items(settings))
     seeds = [setting_of_key[key] for key in SEEDS]
     of_study = outcome.Study(NAME, "lethe study demonstration", seeds, settings, keep)
     values = measure(params, results)
@@ -183,7 +183,7 @@ def _convergence(results: Results, model: str) -> Values:
     """How far estimate and bound of the worst question are after `FEW` answers from those of all answers."""
     values: Values = {}
     for name, quantity in (("mean", "convergence_mean"), ("deviation", "convergence_sd")):
-        row_at: dict[int, Result] = {}  # by the number of answers
+        row_at: dict[float, Result] = {}  # by the number of answers
         for numbers in results.questions(model).values():
             for row in numbers.series(quantity):
                 if row.at is not None:

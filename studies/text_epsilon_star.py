@@ -70,7 +70,7 @@ def study(root: Path, *, keep: bool = False) -> Values:
     """
     params = config.load(root / config.FILE)
     settings = params.model_dump(mode="json")
-    setting_of_key = dict(flat_items(settings))
+    setting_of_key: dict[str, Json] = dict(flat_items(settings))
     seeds = [setting_of_key[key] for key in SEEDS]
     of_study = outcome.Study(NAME, f"lethe study {NAME}", seeds, settings, keep)
     values = measure(params, root)

@@ -199,7 +199,7 @@ def optimal_decoder() -> Values:
     other_errors = (false_positives + false_negatives) / 2
 
     return {
-        "errors": share_of(np.count_nonzero(wrong), n),
+        "errors": share_of(int(np.count_nonzero(wrong)), n),
         "formula": float(ndtr(-MU / 2)),
         "best other": float(other_errors.min()),
     }
