@@ -173,7 +173,7 @@ def _content(source: Origin) -> str:
     return content(source)
 
 
-def _versions(source: Origin, before: str, store: AnswerStore, root: Path) -> dict[str, str]:
+def _versions(source: Origin, before: str, store: AnswerStore, root: Path) -> dict[str, str | None]:
     """Which model, and which questions, the answers are of: whoever states a bound, or joins a tree, compares both.
 
     Only a folder has a version. Where it changed since it was opened, its answers are refused and not kept either.
