@@ -191,7 +191,7 @@ def _convolutional(
         last,
     )
     coordinates = torch.arange(last.weight.numel()).view(classes, -1)
-    return network, last.weight, coordinates[:, settings.hidden :].flatten()
+    return network, last.get_parameter("weight"), coordinates[:, settings.hidden :].flatten()
 
 
 def _put_canaries(
