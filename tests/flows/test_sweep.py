@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from flows import settings
+from flows import settings, sweep
 from flows.grid import PRESETS, axes_of, grid_of, random_points, range_of, read_sweep_preset
 from flows.workspace import only_run
 from lethe.errors import BadInput
@@ -41,8 +41,6 @@ def test_bad_axes(axes):
 
 
 def test_a_point_shows_its_steps_while_it_runs(tmp_path, monkeypatch, capsys):
-    from flows import sweep  # imports Prefect, which takes seconds
-
     (tmp_path / "python").write_text(
         '#!/bin/sh\necho "a ran after 1 s (1 of 2)\nb" >&2\necho "{}"\n'
     )
@@ -68,8 +66,6 @@ BASES = (row_of("low", "base", 0.8, 1.0, None), row_of("high", "base", 0.5, 1.0,
 
 def test_at_matched_utility_a_model_has_its_least_leakage_where_it_keeps_nine_tenths_of_base():
     """Base is that of the point: 0.48 is more than nine tenths of the second Base, and little of the first."""
-    from flows import sweep
-
     result = swept(
         *BASES,
         row_of("low", "npo", 0.8, 0.5),
@@ -92,8 +88,6 @@ def test_at_matched_utility_a_model_has_its_least_leakage_where_it_keeps_nine_te
 
 
 def test_a_model_that_the_sweep_does_not_change_was_not_tried_at_matched_utility():
-    from flows import sweep
-
     same = [row_of(point, "idle", 0.4, 0.5) for point in ("low", "high")]
 
     assert sweep.at_matched_utility(swept(*BASES, *same), "base") == []
@@ -101,8 +95,6 @@ def test_a_model_that_the_sweep_does_not_change_was_not_tried_at_matched_utility
 
 @pytest.mark.parametrize("base", [None, "base"])
 def test_without_the_score_of_a_base_nothing_is_at_matched_utility(base):
-    from flows import sweep
-
     points = [row_of("low", "npo", 0.8, 0.5), row_of("high", "npo", None, 0.25)]
     result = swept(*BASES, *points) | {"matched_utility": []}
 

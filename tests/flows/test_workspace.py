@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import settings, workspace
+from flows import pipeline, settings, workspace
 from flows.cli import commands
 from flows.stage import Stage
 from lethe import config
@@ -248,8 +248,6 @@ class Task:
     ("most", "tasks"), [(4, [("a", 0), ("b", 1), ("c", 1), ("d", 2)]), (3, [("c", 0), ("d", 1)])]
 )
 def test_clean_stages_of_a_large_folder_are_no_tasks(monkeypatch, most, tasks):
-    from flows import pipeline  # imports Prefect, which takes seconds
-
     task = Task()
     passed = []
     for name, value in {"TASKS": most, "bring_up_to_date": task, "wait": len}.items():
@@ -313,8 +311,6 @@ def wide(count: int) -> list[Stage]:
 @pytest.fixture
 def threads(monkeypatch):
     """The flow, whose tasks are threads."""
-    from flows import pipeline  # imports Prefect, which takes seconds
-
     bring_up_to_date = pipeline.bring_up_to_date
 
     def in_a_thread(stage, places, overview, processes, wait_for):
