@@ -227,16 +227,16 @@ def check_independent(sides: Sequence[Side]) -> None:
     independent."""
     for a, b in itertools.combinations(sides, 2):
         for model, first, second in _models(a, b, []):
-            if _log_chance_of_one_order(first, second) < math.log(REFUTED):
-                raise BadInput(
-                    f"--independent: {a.name} and {b.name} hold the same scores in the same order{_of(model)}, as one run "
-                    "that is compared with itself. Leave the option out, or give the file of the other run."
-                )
             if may_share(first, second):
                 seed = first.settings["seed"]
                 raise BadInput(
                     f"--independent: {a.name} and {b.name} record one seed ({seed}){_of(model)}, so their answers may share "
                     "random numbers. Leave the option out, or draw one side with another seed."
+                )
+            if _log_chance_of_one_order(first, second) < math.log(REFUTED):
+                raise BadInput(
+                    f"--independent: {a.name} and {b.name} hold the same scores in the same order{_of(model)}, as one run "
+                    "that is compared with itself. Leave the option out, or give the file of the other run."
                 )
 
 

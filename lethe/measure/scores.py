@@ -251,12 +251,15 @@ def read_scores(
     stated = Stated(column, facts_of_columns(columns, path), leak_is)
     empty_texts = suffix_of(path) in csv_form.SUFFIXES
     broken = without_end(table.drop(columns=columns), empty_texts=empty_texts)
+    # the agreement of two columns is about all rows, whatever they answer, unless it is called a leak
+    about_all_rows = name not in table and len(columns) > 1 and leak_is is None
     if name not in table:
-        # the agreement of two columns is about all rows, whatever they answer, unless it is called a leak
-        if len(columns) == 1 or leak_is is not None:
+        if not about_all_rows:
             stated = replace(stated, ids_not_understood=_unused_ids(path, table, columns, asks))
         table = table.assign(**{name: ALL})
     stated = _of_rows(stated, table, name)
+    if about_all_rows:
+        stated = replace(stated, facts=replace(stated.facts, mixed=None))
     read = [number_column(table, name, path) for name in columns]
     values = _agreement([numbers.values for numbers in read])
     values = np.where(broken, np.nan, values)

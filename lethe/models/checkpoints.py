@@ -321,12 +321,14 @@ def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
     """Write model and tokenizer, with the weights as safetensors; an adapted model's adapter only."""
     from transformers import GenerationConfig
 
-    habits = model.generation_config
-    model.generation_config = GenerationConfig()
+    # transformers reads settings that contradict one another, as a temperature without sampling, and refuses to write them.
+    habits = getattr(model, "generation_config", None)  # a classifier has none
+    if habits is not None:
+        model.generation_config = GenerationConfig()
     model.save_pretrained(folder)  # transformers and peft write safetensors
     tokenizer.save_pretrained(folder)
-    # transformers reads settings that contradict one another, as a temperature without sampling, and refuses to write them.
-    model.generation_config = habits
+    if habits is not None:
+        model.generation_config = habits
     if habits is not None and (folder / "generation_config.json").is_file():
         habits.to_json_file(folder / "generation_config.json")
     if is_adapter(folder):  # later uses of the adapter compare the hash of the base model's weights
