@@ -33,7 +33,7 @@ OPEN_UNLEARNING = "open-unlearning"  # a log of several tasks, whose prompts are
 UNSCORED = "unscored"
 NOT_WRITTEN = "not written"
 NO_SCORES = "left out: the log holds no scores (score its texts with `lethe score`)"
-COPIES = "to a question are copies of one greedy answer, not independent draws"
+COPIES = "to a question are by this setting copies of one greedy answer, not independent draws"
 SAME_TEXTS = (
     "all answers to each question are the same text, as under greedy decoding, with a cache, or with a seed that each "
     "request carries"
