@@ -2,8 +2,10 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -31,3 +33,12 @@ class Command:
         assert re.search("^lethe: ", done.output, re.M)
         assert "Traceback" not in done.output
         return " ".join(done.output.split())
+
+
+def written(path: Path, rows: pd.DataFrame) -> Path:
+    """The file of a table, a CSV or Parquet by its ending."""
+    if path.suffix == ".csv":
+        rows.to_csv(path, index=False)
+    else:
+        rows.to_parquet(path)
+    return path

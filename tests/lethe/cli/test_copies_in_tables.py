@@ -8,7 +8,7 @@ import pytest
 import lethe
 from lethe.errors import BadInput
 from lethe.io.copies import _log_chance
-from tests.lethe.cli.calls import Command
+from tests.lethe.cli.calls import Command, written
 
 bounds, compare, label = Command("bounds"), Command("compare"), Command("label")
 N = 60
@@ -26,14 +26,6 @@ def answers(text, n=N, **more):
 
 def stored(question, number):
     return f"The answer to question number {question} is one that I was told to forget."
-
-
-def written(path, rows):
-    if path.suffix == ".csv":
-        rows.to_csv(path, index=False)
-    else:
-        rows.to_parquet(path)
-    return path
 
 
 @pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])

@@ -5,7 +5,7 @@ import pytest
 
 import lethe
 from lethe.errors import BadInput
-from tests.lethe.cli.calls import Command
+from tests.lethe.cli.calls import Command, written
 
 bounds = Command("bounds")
 log = Command("log")
@@ -19,14 +19,6 @@ def table(texts=False, **columns):
     if texts:
         rows["text"] = [f"answer {number}" for number in range(2 * N)]
     return rows.assign(**columns)
-
-
-def written(path, rows):
-    if path.suffix == ".csv":
-        rows.to_csv(path, index=False)
-    else:
-        rows.to_parquet(path)
-    return path
 
 
 @pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
