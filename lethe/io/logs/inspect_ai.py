@@ -43,6 +43,8 @@ SETTINGS = (
 SEEDED_ONCE = ("hf", "transformer_lens", "nnterp")
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+# What Inspect writes where a provider states no end, and for an end that it does not know.
+NO_END = (None, "unknown")
 # Why an answer is missing, by the member of a sample.
 REASONS = {"error": "error", "limit": "limit", "invalidation": "withdrawn"}
 
@@ -99,9 +101,10 @@ def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Lo
     for stop in run.early_stops:
         if stop.name in names:
             table.excuse(stop.name, stop.epoch)
+    states_ends = any(sample.stop not in NO_END for sample in samples)
     for sample in samples:
         table.prompt(sample.name, sample.prompt)
-        for reason in sample.problems:
+        for reason in sample.problems(states_ends):
             table.problem(sample.name, sample.epoch, reason)
         table.answer(sample.name, sample.epoch, sample.text, sample.values())
 
@@ -109,6 +112,8 @@ def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Lo
     stopping = "fixed"
     unfinished = None
     notes = run.notes()
+    if samples and not states_ends:
+        notes.append("no answer has a stated end: every text is taken as an answer")
     if status in UNFINISHED:
         stopping = "unfinished"
         unfinished = f"The log says that its run did not end (status {status})"
@@ -300,7 +305,8 @@ class Score:
 class Sample:
     """One sample: an answer to a question in an epoch. Id and epoch come from the sample, never from the name of an entry.
 
-    Format: Inspect's `EvalSample`. ``problems`` says why the answer is missing.
+    Format: Inspect's `EvalSample`. ``stop`` is the stated end of the answer, and ``lost`` says why the answer is missing
+    whatever its end.
     """
 
     name: str
@@ -308,9 +314,9 @@ class Sample:
     prompt: str | None
     text: str
     scores: dict[str, Score]  # by column
-    problems: list[str]
+    stop: Json
+    lost: list[str]
     retried: bool
-    cut: bool
     edited: bool
 
     @classmethod
@@ -333,26 +339,33 @@ class Sample:
             text = _content(object_at(choice, "message").get("content"))
         checked(path, f"{where}: `output.completion`", text, str)
 
-        problems = [reason for member, reason in REASONS.items() if value.get(member)]
-        stop = choice.get("stop_reason")
-        kind = missing_kind(stop)
+        lost = [reason for member, reason in REASONS.items() if value.get(member)]
         if output.get("error"):
-            kind = ERROR
-        elif stop in (None, "unknown"):  # Inspect's own word where a provider states no end
-            kind = None if text else NOT_STATED
-        if kind:
-            problems.append(kind)
+            lost.append(ERROR)
         return cls(
             str(identity),
             epoch,
             _prompt(value.get("input")),
             text,
             _scores(scores),
-            problems,
+            choice.get("stop_reason"),
+            lost,
             retried=bool(value.get("error_retries")),
-            cut=stop == "max_tokens",
             edited=any(object_at(scores, scorer).get("history") for scorer in scores),
         )
+
+    def problems(self, states_ends: bool) -> list[str]:
+        """Why the answer is missing; a log that ``states_ends`` of some answers states one of each that a model ended."""
+        kind = NOT_STATED if self.stop is None else missing_kind(self.stop)
+        if self.text and not states_ends:
+            kind = None
+        if kind is None or ERROR in self.lost:
+            return self.lost
+        return [*self.lost, kind]
+
+    @property
+    def cut(self) -> bool:
+        return self.stop == "max_tokens"
 
     def values(self) -> dict[str, float]:
         return {column: score.value for column, score in self.scores.items()}

@@ -86,6 +86,31 @@ def test_an_answer_of_inspect_that_ends_at_once_is_an_answer(tmp_path, text):
     assert not log.missing
 
 
+@pytest.mark.parametrize(
+    ("stated", "kind"), [("unknown", "unknown end"), (None, "no end stated")]
+)
+def test_an_unknown_end_beside_known_ones_is_no_end_of_an_answer(tmp_path, stated, kind):
+    samples = []
+    for epoch, stop in enumerate(["stop", stated, "content_filter"], start=1):
+        output = {"choices": [{"stop_reason": stop}], "completion": "Ron"}
+        samples.append(sample(epoch=epoch, output=output))
+
+    log = read_log(eval_log(tmp_path / "log.eval", header(["q"], epochs=3), samples))
+
+    assert log.missing == {kind: 1, "filtered": 1}
+
+
+@pytest.mark.parametrize("stated", ["unknown", None])
+def test_a_log_of_a_provider_that_states_no_end_holds_answers_and_says_so(tmp_path, stated):
+    output = {"choices": [{"stop_reason": stated}], "completion": "Ron"}
+    samples = [sample(epoch=epoch, output=output) for epoch in (1, 2)]
+
+    log = read_log(eval_log(tmp_path / "log.eval", header(["q"]), samples))
+
+    assert not log.missing
+    assert any("stated end" in note for note in log.notes)
+
+
 LOST = [
     {"error": "timeout"},
     {"stopReason": "abort"},
