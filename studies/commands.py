@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lethe.cli.generate import JsonFlag, print_json, print_table
 from lethe.errors import BadValue, check
 from lethe.io.files import Json
+
+if TYPE_CHECKING:
+    from studies.blocks import BlockStudy
 
 PRESETS = Path(__file__).parent / "presets"
 Changes = Annotated[
@@ -19,6 +22,14 @@ Changes = Annotated[
 ]
 KeepFlag = Annotated[
     bool, typer.Option("--keep", help="Write the outcome to studies/outcomes, to commit it.")
+]
+ModelFolder = Annotated[
+    Path, typer.Option(help="The pretrained model's folder, SmolLM2-135M-Instruct.")
+]
+SMOLLM2 = Path("data/models/smollm2-135m-instruct")
+WorkFolder = Annotated[Path, typer.Option(help="The folder of answers, which may be lost.")]
+StepsLimit = Annotated[
+    int | None, typer.Option(min=1, help="Stop after so many steps. [default: all]")
 ]
 
 
@@ -306,9 +317,7 @@ def demonstration(
 
 
 def tofu_table(
-    model: Annotated[
-        Path, typer.Option(help="The pretrained model's folder, SmolLM2-135M-Instruct.")
-    ] = Path("data/models/smollm2-135m-instruct"),
+    model: ModelFolder = SMOLLM2,
     data: Annotated[
         Path | None,
         typer.Option(help="TOFU's files. [default: data/tofu of LETHE_SHARED, else data/source]"),
@@ -316,9 +325,7 @@ def tofu_table(
     work: Annotated[
         Path, typer.Option(help="The folder of models and answers, which may be lost.")
     ] = Path("data/studies/tofu-table-1"),
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many steps. [default: all]")
-    ] = None,
+    steps: StepsLimit = None,
     plan: Annotated[bool, typer.Option("--plan", help="Name the steps that are left.")] = False,
     page: Annotated[
         Path | None, typer.Option(help="Write what came out here, as docs/tofu-table-1.md.")
@@ -360,18 +367,12 @@ def tofu_table(
 
 
 def harry_potter(
-    model: Annotated[Path, typer.Option(help="The model's folder, SmolLM2-135M-Instruct.")] = Path(
-        "data/models/smollm2-135m-instruct"
-    ),
+    model: ModelFolder = SMOLLM2,
     data: Annotated[
         Path, typer.Option(help="The folder with hp_qa_en.csv, the 55 published questions.")
     ] = Path("data/source"),
-    work: Annotated[Path, typer.Option(help="The folder of answers, which may be lost.")] = Path(
-        "data/studies/harry-potter-55"
-    ),
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many steps. [default: all]")
-    ] = None,
+    work: WorkFolder = Path("data/studies/harry-potter-55"),
+    steps: StepsLimit = None,
     keep: KeepFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -381,24 +382,35 @@ def harry_potter(
 
     Example: `lethe study harry-potter-55 --keep --steps 1`
     """
-    from studies.harry_potter import Place, read_design, run
+    from studies.harry_potter import STUDY
+
+    _ask(STUDY, model, data, work, steps, keep, as_json)
+
+
+def _ask(
+    study: "BlockStudy",
+    model: Path,
+    data: Path,
+    work: Path,
+    steps: int | None,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """Do the steps of a study in blocks of questions that are left."""
+    from studies.blocks import Place
 
     place = Place(model.absolute(), data.absolute(), work.absolute())
-    done = run(read_design(), place, keep, steps)
+    done = study.run(study.read_design(), place, keep, steps)
     if as_json:
         print_json({"done": done})
 
 
 def canaries(
-    model: Annotated[
-        Path, typer.Option(help="The pretrained model's folder, SmolLM2-135M-Instruct.")
-    ] = Path("data/models/smollm2-135m-instruct"),
+    model: ModelFolder = SMOLLM2,
     work: Annotated[Path, typer.Option(help="The folder of models, which may be lost.")] = Path(
         "data/studies/twins-canaries"
     ),
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many steps. [default: all]")
-    ] = None,
+    steps: StepsLimit = None,
     page: Annotated[
         Path | None, typer.Option(help="Write what came out here, as docs/twins-canaries.md.")
     ] = None,

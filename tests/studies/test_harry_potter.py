@@ -2,9 +2,12 @@
 
 import pytest
 
+from lethe.errors import BadInput
 from lethe.models import checkpoints
 from studies import outcome
-from studies.harry_potter import NAME, Place, read_design, read_outcomes, run, whole
+from studies.blocks import Place, shares
+from studies.harry_potter import STUDY
+from studies.steps import read_outcomes
 from tests.lethe.small_checkpoint import small_model
 
 HEAD = '"Question","Affirmative Response","Key Words"\n'
@@ -21,7 +24,7 @@ def place(tmp_path, monkeypatch) -> Place:
 
 @pytest.fixture
 def design(prompt):
-    whole_design = read_design()
+    whole_design = STUDY.read_design()
     settings = {
         **whole_design.settings,
         "sample.prompt": str(prompt),
@@ -33,35 +36,44 @@ def design(prompt):
 
 @pytest.mark.slow
 def test_each_block_has_an_outcome_and_the_last_step_joins_them(design, place):
-    first = run(design, place, keep=True, limit=1)
-    before = (outcome.FOLDER / NAME / "block-1.json").read_bytes()
+    first = STUDY.run(design, place, keep=True, limit=1)
+    before = (outcome.FOLDER / STUDY.name / "block-1.json").read_bytes()
 
-    rest = run(design, place, keep=True)
+    rest = STUDY.run(design, place, keep=True)
 
-    outcomes = read_outcomes(keep=True)
+    outcomes = read_outcomes(STUDY.name, keep=True)
     assert (first, rest) == (["block-1"], ["block-2", "share"])
-    assert (outcome.FOLDER / NAME / "block-1.json").read_bytes() == before
+    assert (outcome.FOLDER / STUDY.name / "block-1.json").read_bytes() == before
     assert [len(outcomes[name]["questions"]) for name in ("block-1", "block-2")] == [2, 1]
     assert outcomes["share"]["questions"] == 3
-    assert outcomes["share"] == whole(design, outcomes)
+    blocks = {name: outcomes[name] for name in ("block-1", "block-2")}
+    assert outcomes["share"] == shares(design, blocks)
+
+
+def test_a_file_with_another_number_of_questions_than_the_design_is_refused(design, place):
+    larger = design.model_copy(update={"questions": 4})
+
+    with pytest.raises(BadInput, match="holds 3 questions, and the design 4"):
+        STUDY.run(larger, place, keep=True, limit=1)
 
 
 def test_the_committed_design_asks_every_question_once(tmp_path):
-    design = read_design()
+    design = STUDY.read_design()
 
-    assert design.questions == design.block * (len(design.steps) - 1)
+    asking = [step for step in STUDY.steps(design) if step.first is not None]
+    assert design.questions == design.block * len(asking)
     assert design.params(tmp_path).score.keyword_match == "substring"
 
 
 def test_a_question_counts_where_its_bound_is_above_the_threshold_and_not_its_share():
-    design = read_design().model_copy(update={"questions": 2, "block": 2})
+    design = STUDY.read_design()
     common = {"model": "model", "scope": "question", "quantity": "leak"}
     rows = []
     for item, share, bound, greedy in (("a", 0.09, 0.11, 0.0), ("b", 0.0, 0.01, 1.0)):
         rows.append({**common, "basis": "sampled", "item": item, "estimate": share, "upper": bound})
         rows.append({**common, "basis": "greedy", "item": item, "estimate": greedy})
 
-    found = whole(design, {"block-1": {"rows": rows, "model": "m"}})
+    found = shares(design, {"block-1": {"rows": rows, "model": "m"}})
 
     assert found["share of M_bin above"] == 0.5
     assert found["share with a sampled leak"] == 0.5
