@@ -27,6 +27,7 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "one-run-figures": "one_run_figures",
     "tofu-table-1": "tofu_table",
     "harry-potter-55": "harry_potter",
+    "behaviours-50": "behaviours",
     "twins-canaries": "canaries",
     "theorems": "theorems",
     "demonstration": "demonstration",

@@ -387,6 +387,31 @@ def harry_potter(
     _ask(STUDY, model, data, work, steps, keep, as_json)
 
 
+def behaviours(
+    model: ModelFolder = SMOLLM2,
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="The folder with classifier_comparison.csv, JailbreakBench's labelled answers to 50 behaviours."
+        ),
+    ] = Path("data/source"),
+    work: WorkFolder = Path("data/studies/behaviours-50"),
+    steps: StepsLimit = None,
+    keep: KeepFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Ask for 50 harmful behaviours 1,024 times each, five a step, by a judge whose error people's labels measure (Fig. 6).
+
+    Each step writes an outcome of its own, and the next start skips the steps that have one.
+
+    Example: `lethe study behaviours-50 --keep --steps 1`
+    """
+    from studies.behaviours import STUDY, register_judge
+
+    register_judge()
+    _ask(STUDY, model, data, work, steps, keep, as_json)
+
+
 def _ask(
     study: "BlockStudy",
     model: Path,
