@@ -2,8 +2,10 @@
 
 import asyncio
 import email.utils
+import functools
 import math
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -99,6 +101,12 @@ def stated_wait(headers: httpx2.Headers) -> float:
         return math.nan
 
 
+@functools.cache
+def trusted() -> ssl.SSLContext:
+    """The authorities of this machine, read once: each reading takes as long as twenty requests."""
+    return httpx2.create_ssl_context()
+
+
 class LimitedClient(openai.DefaultAsyncHttpxClient):
     """Reads at most ``most_bytes`` of a reply; the time is limited by `Tries`."""
 
@@ -107,6 +115,7 @@ class LimitedClient(openai.DefaultAsyncHttpxClient):
         # few bytes can be packed gigabytes.
         super().__init__(
             follow_redirects=False,
+            verify=trusted(),
             headers={"Accept-Encoding": "identity"},
             event_hooks={"response": [self._limit]},
         )

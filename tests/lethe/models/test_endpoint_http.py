@@ -2,13 +2,21 @@
 
 import asyncio
 import email.utils
+import ssl
 import time
 
 import httpx2
 import openai
 import pytest
 
-from lethe.models.endpoint_http import NoTimeToWait, Tries, Unreadable, stated_wait
+from lethe.models.endpoint_http import (
+    LimitedClient,
+    NoTimeToWait,
+    Tries,
+    Unreadable,
+    stated_wait,
+    trusted,
+)
 
 
 class Clock:
@@ -137,3 +145,15 @@ def test_the_wait_may_be_a_date():
     date = email.utils.formatdate(time.time() + 90, usegmt=True)
 
     assert stated_wait(httpx2.Headers({"Retry-After": date})) == pytest.approx(90, abs=2)
+
+
+def test_the_authorities_are_read_once_for_all_clients(monkeypatch):
+    read = []
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: read.append(1))
+    trusted.cache_clear()
+
+    LimitedClient()
+    LimitedClient()
+
+    trusted.cache_clear()  # no later test trusts nobody
+    assert read == [1]
