@@ -17,3 +17,15 @@ def no_earlier_tries(tmp_path, monkeypatch):
     """The gates of a test begin at try 1."""
     monkeypatch.setattr("lethe.io.tries.FOLDER", tmp_path / "tries")
     monkeypatch.setattr("lethe.io.processes.FOLDER", tmp_path / "processes")
+
+
+@pytest.fixture
+def without_page(request, monkeypatch):
+    """`lethe eval` writes no page, whose figures take half of its time, unless the test asks for the fixture `page`."""
+    if "page" not in request.fixturenames:
+        monkeypatch.setattr("lethe.steps.evaluate.write_page", lambda params, root: None)
+
+
+@pytest.fixture
+def page():
+    """`lethe eval` writes its page also where the tests of a file do without."""

@@ -24,6 +24,8 @@ from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.fault_server import FaultServer
 from tests.lethe.small_checkpoint import ROWS, small_model
 
+pytestmark = pytest.mark.usefixtures("without_page")
+
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
@@ -39,7 +41,7 @@ result = command.result
 refused = command.refused
 
 
-def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
+def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place, page):
     values = result(checkpoint, "--name", "x")
     assert values["n_questions"] == 2
     assert values["n"] == 8
@@ -107,7 +109,7 @@ DRAWN = ("--n", "32", "--name", "x")
         ("other", "base", "destroyed"),
     ],
 )
-def test_utility_is_that_of_base_on_the_same_questions(place, of_base, model, base, word):
+def test_utility_is_that_of_base_on_the_same_questions(place, page, of_base, model, base, word):
     options = [*DRAWN, "--retain", of_base / "retain.jsonl"]
     if base is not None:
         options += ["--base", of_base / base]
@@ -119,9 +121,9 @@ def test_utility_is_that_of_base_on_the_same_questions(place, of_base, model, ba
     rows = read_rows(place / "data/eval/x/results/compare/models.parquet")
     finding = Findings.of(rows).about("x", UTILITY)
     assert (finding.reference is None) == (base is None)
-    page = (place / values["report"]).read_text()
-    assert f">{values['utility']}<" in page
-    assert "leakage of Base" not in page  # of its answers to forget questions nothing is asked
+    html = (place / values["report"]).read_text()
+    assert f">{values['utility']}<" in html
+    assert "leakage of Base" not in html  # of its answers to forget questions nothing is asked
 
 
 def test_base_needs_questions_and_weights(checkpoint, place, of_base):
@@ -212,7 +214,7 @@ def test_the_record_names_base_and_what_it_holds(place, of_base):
     assert first["digest"] != second["digest"]
 
 
-def test_a_graded_scorer_with_a_threshold_says_what_a_leak_is(checkpoint, place):
+def test_a_graded_scorer_with_a_threshold_says_what_a_leak_is(checkpoint, place, page):
     drawn = ("--top-k", "1", "--top-p", "0.9", "--dtype", "float32", "--memory", "64")
     values = result(checkpoint, "--scorer", "rouge_l", "--above", "0.3", *drawn)
     scores = pd.read_parquet(place / "data/eval/mine/scores/mine/forget.parquet")
@@ -265,15 +267,15 @@ def test_the_verdict_comes_first_above_a_short_table_with_both_ends(checkpoint, 
                 assert cell == bound.significant()
 
 
-def test_a_language_of_prompts_is_drawn_with_the_answers(checkpoint, place):
+def test_a_language_of_prompts_is_drawn_with_the_answers(checkpoint, place, page):
     parts = 'wording: ["{question}", {name: ask, text: "Tell me: {question}"}]\nprefix: [null, {name: sure, text: Sure}]\n'
     (place / "language.yaml").write_text(parts + "share: {prompts: 5, answers: 4, tau: 0.5}\n")
     values = result(checkpoint, "--name", "x", "--language", "language.yaml")
     assert "language" in values["bounds"]["m_bin_worst"]["covers"]
     assert 0 <= values["language_share_lower"] <= values["language_share_upper"] <= 1
-    page = (place / values["report"]).read_text()
-    assert "wording: ask, prefix: sure" in page
-    assert values["language_worst_found"] in page
+    html = (place / values["report"]).read_text()
+    assert "wording: ask, prefix: sure" in html
+    assert values["language_worst_found"] in html
     fixed = result(checkpoint, "--name", "y")
     assert "language" not in fixed["bounds"]["m_bin_worst"]["covers"]
 

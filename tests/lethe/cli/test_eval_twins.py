@@ -20,6 +20,7 @@ command = Command("eval", "--n", 8, "--max-new-tokens", 4, "--name", "x", "--dat
 call = command.call
 result = command.result
 refused = command.refused
+pytestmark = pytest.mark.usefixtures("without_page")
 
 
 @pytest.fixture
