@@ -27,8 +27,10 @@ os.environ.setdefault("DO_NOT_TRACK", "true")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
-# No garbage is searched among the libraries and tests of a worker, which stay: not while it imports them, not later.
+# No garbage is searched among the libraries and tests of a worker, which stay: not while it imports them, not later. What the
+# tests make is searched by tens of thousands of objects, as each search takes a few milliseconds.
 gc.disable()
+gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_finish() -> None:

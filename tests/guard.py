@@ -44,6 +44,7 @@ WRITES = {
     "shutil.rmtree",
 }
 READS = {"os.listdir", "os.scandir", "sqlite3.connect"}
+WATCHED = {"open", "os.chdir", "subprocess.Popen", *WRITES, *READS}
 _in_tests = False
 
 
@@ -77,6 +78,8 @@ def _path(value: object) -> Path | None:
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in WATCHED:  # Python announces each `id`, ten thousands a second
+        return
     if _in_tests and (how := broken(event, arguments)):
         pytest.fail(
             f"a test {how} the checkout {ROOT}; let it work in tmp_path, or in the fixture `project`"
