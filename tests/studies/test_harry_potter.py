@@ -53,7 +53,7 @@ def test_each_block_has_an_outcome_and_the_last_step_joins_them(design, place):
 def test_a_file_with_another_number_of_questions_than_the_design_is_refused(design, place):
     larger = design.model_copy(update={"questions": 4})
 
-    with pytest.raises(BadInput, match="3 questions.* 4"):
+    with pytest.raises(BadInput, match=r"3 questions.* 4"):
         STUDY.run(larger, place, keep=True, limit=1)
 
 
