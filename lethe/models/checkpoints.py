@@ -125,7 +125,33 @@ def check(folder: str | os.PathLike) -> Path:
             folder, problem, f"Keep the model and its adapter in two folders, or delete {CONFIG}."
         )
     _check_names_of_weights(folder)
+    _check_places_of_tensors(folder)
     return folder
+
+
+def _check_places_of_tensors(folder: Path) -> None:
+    """Refuse a tensor in two files of weights: which of them answers depends on the order in which a library reads them."""
+    files = _read_as_weights(folder)
+    if len(files) < 2:
+        return
+    place_of_tensor: dict[str, Path] = {}
+    for file in files:
+        for name in _shapes(file):
+            earlier = place_of_tensor.setdefault(name, file)
+            if earlier != file:
+                places = f"{earlier.name} and in {file.name}"
+                problem = (
+                    f"holds the weights {shortened(name)} in {places}, of which either may load"
+                )
+                raise BadFile(folder, problem, "Save the whole model again.")
+
+
+def _shapes(file: Path) -> dict[str, list[int]]:
+    """The shape of each tensor by the header of a file of weights."""
+    from safetensors import safe_open
+
+    with refusals(file, "is not a safetensors file"), safe_open(file, "np") as weights:
+        return {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118  # the file is no mapping
 
 
 def _check_names_of_weights(folder: Path) -> None:
@@ -293,16 +319,8 @@ class Stored:
     @classmethod
     def of(cls, folder: Path) -> Stored:
         """What the files hold that transformers loads of a folder."""
-        from safetensors import safe_open
-
-        tensors = 0
-        numbers = 0
-        for path in _read_as_weights(folder):
-            with refusals(path, "is not a safetensors file"), safe_open(path, "np") as file:
-                for name in file.keys():  # noqa: SIM118  # the file is no mapping
-                    tensors += 1
-                    numbers += math.prod(file.get_slice(name).get_shape())
-        return cls(tensors, numbers)
+        shapes = [shape for file in _read_as_weights(folder) for shape in _shapes(file).values()]
+        return cls(len(shapes), sum(map(math.prod, shapes)))
 
 
 def _read_as_weights(folder: Path) -> list[Path]:
@@ -616,7 +634,7 @@ def check_unchanged(answering: Origin, before: str) -> None:
     if isinstance(answering, Path) and content(answering) != before:
         raise BadFile(
             answering,
-            "was changed while it was read, so that its answers are of no one model",
+            "was changed while it was read, so that its files are of no one model",
             "Run the command again on a folder that nobody writes to.",
         )
 

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe.errors import BadFile
-from lethe.models.checkpoints import CONFIG, base_of, files_read, is_adapter
+from lethe.models.checkpoints import (
+    CONFIG,
+    base_of,
+    check_unchanged,
+    content,
+    files_read,
+    is_adapter,
+)
 
 BASE = "BASE"  # the line of an adapter's base model
 WEIGHTS = ".safetensors"
@@ -48,18 +55,28 @@ class Listing:
 
 
 def listing_of(folder: Path) -> Listing:
-    """Return the listing of a model folder, or of an adapter with its base. Raises `BadFile` where there are no weights."""
+    """Return the listing of a model folder, or of an adapter with its base.
+
+    Raises `BadFile` where there are no weights, or where a file changed while the others were read: then it lists no model.
+    """
     if not folder.is_dir():
         raise BadFile(folder, "is no model folder", "Name a Hugging Face model folder.")
+    before = content(folder)
+    listing = _listing_of(folder)
+    check_unchanged(folder, before)
+    return listing
+
+
+def _listing_of(folder: Path) -> Listing:
     files = files_read(folder)
     base = None
     if is_adapter(folder):
         files.append(folder / CONFIG)
-        base = listing_of(base_of(folder))
+        base = _listing_of(base_of(folder))
     sha256_of_file = {}
     for file in files:
-        with file.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
         sha256_of_file[file.relative_to(folder).as_posix()] = digest
     if not any(name.endswith(WEIGHTS) for name in sha256_of_file):
         remedy = "Name a Hugging Face model folder."

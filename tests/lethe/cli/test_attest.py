@@ -1,6 +1,7 @@
 """`lethe attest` and `lethe verify` of a statement: what other tools accept, and what is refused by name."""
 
 import base64
+import hashlib
 import json
 import math
 import shutil
@@ -19,6 +20,7 @@ from lethe.certificates import envelope as envelopes
 from lethe.certificates.envelope import canonical, load_public_key, read_envelope, signed_bytes
 from lethe.errors import of_the_machine
 from lethe.io.files import write_jsonl
+from lethe.models import listing
 from lethe.results.licence import Source, licensed
 from lethe.results.table import as_served, in_language, read_rows, write
 from lethe.statistics.answer_tree import Masses, Remainder
@@ -391,6 +393,23 @@ def test_a_run_that_names_no_weights_is_refused(place):
     about.write_text(json.dumps(record))
 
     assert "does not record" in command.refused(*RUN, "--fail-above", 0.1)
+
+
+@pytest.mark.parametrize(
+    "command_line", [("verify", "statement.json", "--model", "mine"), (*RUN, "--fail-above", 0.1)]
+)
+def test_a_folder_that_is_edited_while_it_is_read_is_no_subject(place, monkeypatch, command_line):
+    attested("--out", "statement.json")
+    hashed = hashlib.file_digest
+
+    def edited_once_hashed(content, algorithm):
+        with Path("mine/generation_config.json").open("a") as settings:
+            settings.write(" ")
+        return hashed(content, algorithm)
+
+    monkeypatch.setattr(listing.hashlib, "file_digest", edited_once_hashed)
+
+    assert "changed while it" in command.refused(*command_line)
 
 
 def test_a_question_without_counts_is_refused_by_its_name(place):

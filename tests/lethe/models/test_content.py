@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from lethe.api.certificates import CertificateSettings, facts
 from lethe.config.measuring import Endpoint
@@ -317,3 +317,21 @@ def test_answers_of_a_folder_that_changes_meanwhile_are_refused(models):
 
     with pytest.raises(BadFile, match="changed while it"):
         checkpoints.check_unchanged(Path("adapter"), before)
+
+
+def test_the_weights_in_two_shards_are_refused_by_name(models):
+    weights = load_file("base/model.safetensors")
+    first, *others = sorted(weights)
+    Path("base/model.safetensors").unlink()
+    save_file({first: weights[first]}, "base/model-1.safetensors")
+    save_file({name: weights[name] for name in others}, "base/model-2.safetensors")
+    places = {name: "model-2.safetensors" for name in others} | {first: "model-1.safetensors"}
+    index = {"metadata": {"total_size": 1}, "weight_map": places}
+    Path("base/model.safetensors.index.json").write_text(json.dumps(index))
+    checkpoints.check("base")
+
+    save_file(weights, "base/model-2.safetensors")
+
+    with pytest.raises(BadFile, match=re.escape(first)) as refused:
+        checkpoints.check("adapter")
+    assert "model-1.safetensors" in str(refused.value)

@@ -86,9 +86,7 @@ def test_an_answer_of_inspect_that_ends_at_once_is_an_answer(tmp_path, text):
     assert not log.missing
 
 
-@pytest.mark.parametrize(
-    ("stated", "kind"), [("unknown", "unknown end"), (None, "no end stated")]
-)
+@pytest.mark.parametrize(("stated", "kind"), [("unknown", "unknown end"), (None, "no end stated")])
 def test_an_unknown_end_beside_known_ones_is_no_end_of_an_answer(tmp_path, stated, kind):
     samples = []
     for epoch, stop in enumerate(["stop", stated, "content_filter"], start=1):
