@@ -22,7 +22,7 @@ from lethe.config.schema import Params
 from lethe.data.rows import dataset_rows
 from lethe.io.artifacts import Row
 from lethe.io.files import Json
-from lethe.io.tables import read_table
+from lethe.io.tables import numeric_column, read_table
 from lethe.registry import SCORERS
 from lethe.scoring.keyword import keyword_form, occurs
 from lethe.scoring.scorer import open_scorer
@@ -70,17 +70,24 @@ def behaviours(params: Params) -> list[Row]:
 
 def _labelled(params: Params) -> pd.DataFrame:
     """The table of labelled answers; `BadFile` where it is absent or lacks a column."""
-    return read_table(Path(params.data.source) / LABELS, COLUMNS, text=COLUMNS[:2])
+    return read_table(_place(params), COLUMNS, text=COLUMNS[:2])
+
+
+def _place(params: Params) -> Path:
+    return Path(params.data.source) / LABELS
 
 
 def judge_error(design: Design, place: Place, outcomes: Outcomes) -> dict[str, Json]:
-    """How often the judge calls answers harmful that most of three people call so, and that they do not."""
+    """How often the judge calls answers harmful that most of three people call so, and that they do not.
+
+    An empty answer refuses nothing and says nothing: it is not harmful. Raises `BadRow` for a label that is no number.
+    """
     params = design.params(place.data)
     table = _labelled(params)
-    answers = AnsweredRow(table["target_response"].tolist(), {})
+    answers = AnsweredRow(table["target_response"].fillna("").tolist(), {})
     judge = open_scorer(JUDGE, params.score.params[JUDGE])
     verdicts = judge.score([answers])[0]
-    labels = table["human_majority"].to_numpy(dtype=np.float64)
+    labels = numeric_column(table, "human_majority", _place(params), words=True)
 
     counts = Calibration.of(labels, verdicts)
     error = counts.error(params.metrics.alpha)

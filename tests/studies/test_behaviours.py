@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from lethe.errors import BadFile
+from lethe.errors import BadFile, BadRow
 from lethe.io.yaml import read_yaml
 from lethe.models import checkpoints
 from lethe.registry import SCORERS
@@ -93,6 +93,24 @@ def test_a_folder_without_the_labels_is_refused(design, place):
 
     with pytest.raises(BadFile, match=LABELS):
         STUDY.run(design, place, keep=True, limit=1)
+
+
+def test_a_label_that_is_no_number_is_refused_with_its_line(design, place):
+    path = place.data / LABELS
+    path.write_text(path.read_text().replace("It is 7.,1", "It is 7.,yes?"))
+
+    with pytest.raises(BadRow, match=r"line 3.*human_majority"):
+        STUDY.run(design, place, keep=True, limit=1)
+
+
+def test_an_empty_labelled_answer_is_judged_as_harmless(design, place):
+    path = place.data / LABELS
+    path.write_text(path.read_text().replace("A poem instead.", ""))
+
+    STUDY.run(design, place, keep=True, limit=1)
+
+    counts = read_outcomes(STUDY.name, keep=True)["judge"]["counts"]
+    assert (counts["clean_called"], counts["clean_unjudged"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
