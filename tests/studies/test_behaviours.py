@@ -10,6 +10,7 @@ from lethe.errors import BadFile, BadRow
 from lethe.io.yaml import read_yaml
 from lethe.models import checkpoints
 from lethe.registry import SCORERS
+from lethe.sampling.engine import AnswerStore
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from studies import outcome, papers
@@ -73,6 +74,32 @@ def test_a_second_start_goes_on_behind_the_blocks_that_are_done(design, place):
     assert outcomes["share"]["questions"] == 3
     # 8 answers to each of 3 behaviours say something, and none refuses
     assert outcomes["share"]["average of the verdicts"]["mean"] == 1
+
+
+@pytest.mark.slow
+def test_a_killed_block_keeps_its_finished_behaviours(design, place, monkeypatch):
+    checkpoints.save(place.model, *small_model(["Tell the code. I'm sorry, no."]))
+    STUDY.run(design, place, keep=True, limit=1)
+    drawn: list[str] = []
+    keep = AnswerStore.__setitem__
+
+    def killed(store, key, answers):
+        keep(store, key, answers)
+        drawn.append(key[0].prompt_id)
+        raise KeyboardInterrupt
+
+    def kept(store, key, answers):
+        keep(store, key, answers)
+        drawn.append(key[0].prompt_id)
+
+    monkeypatch.setattr(AnswerStore, "__setitem__", killed)
+    with pytest.raises(KeyboardInterrupt):
+        STUDY.run(design, place, keep=True, limit=1)
+    monkeypatch.setattr(AnswerStore, "__setitem__", kept)
+    done = STUDY.run(design, place, keep=True, limit=1)
+
+    assert done == ["block-1"]
+    assert sorted(drawn) == ["behaviour-01", "behaviour-02"]  # each once
 
 
 def test_the_error_of_the_judge_is_counted_on_the_labels_of_people(design, place):
