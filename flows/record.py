@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from flows.overview import standard
 from flows.workspace import SCRATCH
 from lethe import config
@@ -30,6 +28,7 @@ from lethe.io.files import (
     plain,
     read_artifact,
     read_jsonl,
+    restored,
     write_json,
 )
 from lethe.io.tries import Declared
@@ -262,7 +261,7 @@ def read(root: Path) -> RunRecord | None:
     if not path.exists():
         return None
     try:
-        return TypeAdapter(RunRecord).validate_python(read_artifact(path))
+        return restored(RunRecord, read_artifact(path))
     except (LetheError, ValueError) as error:
         problem = "was damaged"
         suffix = ".damaged.json"
@@ -323,7 +322,6 @@ def read_populations(
     root: Path, stages: Mapping[str, StageEnd]
 ) -> dict[str, PopulationResult | None]:
     """The declared populations of attacks by their names; None for one that did not end among the stages of a run."""
-    reader = TypeAdapter(PopulationResult)
     entries = config.load(root / config.FILE).attacks
     results: dict[str, PopulationResult | None] = {}
     for name, entry in entries.items():
@@ -333,7 +331,7 @@ def read_populations(
         results[name] = None
         if _up_to_date(stages, stage):
             record = read_artifact(root / DATA / "attacks" / name / "result.json")
-            results[name] = reader.validate_python(record)
+            results[name] = restored(PopulationResult, record)
     return results
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from lethe.errors import BadFile, BadInput, plural, shortened
 from lethe.identity import digest
-from lethe.io.files import Json, read_json, write_json
+from lethe.io.files import Json, read_json, restored, write_json
 from lethe.statistics.anytime import Counts, log_below, log_e_forgot
 from lethe.statistics.bound import in_full, level
 from lethe.statistics.checks import SMALLEST_ALPHA
@@ -421,9 +421,8 @@ def check_facts(certificate: Certificate, hashes: Mapping[str, str], path: Path)
 def _parsed(value: Mapping[str, Json]) -> Certificate:
     """The certificate of a file. Raises `ValidationError` or `ValueError` for one that is broken."""
     parts = {name: value[name] for name in ("hashes", "settings", "sources")}
-    certificate = TypeAdapter(Certificate).validate_python(
-        {**value["claim"], **parts, "audits": value["auditors"], "checks": value["checks"]}
-    )
+    claimed = {**value["claim"], **parts, "audits": value["auditors"], "checks": value["checks"]}
+    certificate = restored(Certificate, claimed)
     m = len(certificate.questions)
     if len(set(certificate.questions)) < m:
         raise ValueError("the questions' ids must differ")

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import dataclasses
 import fcntl
+import functools
 import itertools
 import json
 import math
@@ -20,10 +21,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lethe.errors import BadFile, BadRow, LetheError, OtherSchema, near
 from lethe.io.packed import opened
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 Json = Any  # a value of parsed JSON or YAML, or a cell of a table, that nothing has checked yet
@@ -207,9 +211,17 @@ def jsonl_text(rows: Iterable[Mapping[str, object]]) -> str:
 
 def restored(kind: type[T], values: object) -> T:
     """An object of a dataclass from the plain values that `dataclasses.asdict` made of it; other keys are ignored."""
+    reader = reader_of(kind)  # type: ignore[arg-type]  # mypy does not see that a type has a hash
+    validated: T = reader.validate_python(values)
+    return validated
+
+
+@functools.cache  # making one takes longer than reading a file with it
+def reader_of(kind: Any) -> "TypeAdapter[Any]":
+    """What makes an object of the type ``kind`` from plain values, and plain values of the object."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind).validate_python(values)
+    return TypeAdapter(kind)
 
 
 def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:

@@ -17,11 +17,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from lethe.errors import BadFile
 from lethe.identity import digest
-from lethe.io.files import SCHEMA_VERSION, make_folder, read_artifact, write_json
+from lethe.io.files import (
+    SCHEMA_VERSION,
+    make_folder,
+    read_artifact,
+    reader_of,
+    restored,
+    write_json,
+)
 
 FOLDER = Path(".lethe/processes")
 
@@ -149,7 +156,7 @@ class Process:
     def write(self) -> None:
         if not self.kept:
             return
-        segments = TypeAdapter(dict[str, Segment]).dump_python(self.segments)
+        segments = reader_of(dict[str, Segment]).dump_python(self.segments)
         value = {"schema": SCHEMA_VERSION, "key": self.path.stem}
         value |= {"segments": segments, "largest": self.largest}
         write_json(self.path, value)
@@ -161,8 +168,8 @@ def read(path: Path) -> Process:
         return Process(path)
     value = read_artifact(path)
     try:
-        segments = TypeAdapter(dict[str, Segment]).validate_python(value["segments"])
-        largest = TypeAdapter(dict[str, dict[str, float]]).validate_python(value["largest"])
+        segments = restored(dict[str, Segment], value["segments"])
+        largest = restored(dict[str, dict[str, float]], value["largest"])
     except (KeyError, ValidationError):
         raise BadFile(
             path, "holds no process", "Restore it, or delete it: then a new test begins."

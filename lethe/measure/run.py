@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from pydantic import TypeAdapter
-
 from lethe.config.schema import EvaluationParams, MethodParams, Params
 from lethe.io.artifacts import Aim, References, Row, expected, read_references, rows_of
 from lethe.io.files import Json, read_artifact, read_jsonl, restored
@@ -392,21 +390,19 @@ def _audit_record(record: Mapping[str, Json]) -> OneRunRecord | Record:
 
 def _attack_results(records: Mapping[str, Mapping[str, Json]]) -> dict[str, AttackResult]:
     """The single attacks that were made, by their names."""
-    reader = TypeAdapter(AttackResult)
     results = {}
     for name, record in records.items():
         if record and record["kind"] != population.KIND:
-            results[name] = reader.validate_python(record)
+            results[name] = restored(AttackResult, record)
     return results
 
 
 def _populations(records: Mapping[str, Mapping[str, Json]]) -> dict[str, PopulationResult]:
     """The populations of attacks that were tried, by their names."""
-    reader = TypeAdapter(PopulationResult)
     results = {}
     for name, record in records.items():
         if record and record["kind"] == population.KIND:
-            results[name] = reader.validate_python(record)
+            results[name] = restored(PopulationResult, record)
     return results
 
 

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
-from pydantic import TypeAdapter
 
-from lethe.io.files import Json
+from lethe.io.files import Json, restored
 from lethe.results.licence import without_ends
 from lethe.results.table import Result, Results, Rows, result
 from lethe.results.views import MASSES
@@ -40,7 +39,6 @@ ENDS_OF_MODEL = (
     "upper_median",
     "pooled",
 )
-TREE = TypeAdapter(AnswerTree)
 
 
 def rows_of(certificates: Certificates) -> list[Result]:
@@ -154,7 +152,7 @@ def tree_from(values: Mapping[str, Json]) -> AnswerTree:
     for place, n in enumerate(queries):
         if n is None:
             queries[place] = math.inf
-    return TREE.validate_python({**values, "queries_until_half": queries})
+    return restored(AnswerTree, {**values, "queries_until_half": queries})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from lethe.attacks.population import DrawnAttack, draw
 from lethe.attacks.protocol import Knowledge
@@ -26,7 +25,7 @@ from lethe.data.secrets import secrets_of
 from lethe.errors import BadInput
 from lethe.identity import library
 from lethe.io.artifacts import Row, read_split
-from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, restored, write_json
 from lethe.models import checkpoints
 from lethe.models.agreement import Diverged
 from lethe.models.checkpoints import InMemory, prepare_torch
@@ -127,7 +126,7 @@ def _once(kept: MutableMapping[str, dict], number: int, trials: Trials) -> Tried
             tried = trials.tried(draw(trials.entry.population, trials.entry.seed, number))
         kept[key] = asdict(tried)
         return tried
-    return TypeAdapter(Tried).validate_python(found)
+    return restored(Tried, found)
 
 
 class Unkept(AnswerStore):

@@ -1,5 +1,6 @@
 """Artifacts: written whole or not at all, read in parts, with the version of their schema."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ from lethe.io.artifacts import (
     write_parts,
     write_splits,
 )
-from lethe.io.files import SCHEMA_VERSION, read_json, write_json
+from lethe.io.files import SCHEMA_VERSION, read_json, restored, write_json
 from lethe.io.tables import read_arrow, read_table, write_parquet
 from lethe.labels.labels import AnswerText, LabelReason, Labels, read_labels
 from lethe.results import table
@@ -443,3 +445,24 @@ def test_labels_carry_a_version_and_those_without_are_read(tmp_path):
     path.write_text('{"schema": 2, "prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
     with pytest.raises(BadRow, match="1: schema: got 2; must be 1"):
         read_labels(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    number: int
+
+
+def test_a_reader_of_a_kind_is_made_once(monkeypatch):
+    made = []
+
+    class Counted(pydantic.TypeAdapter):
+        def __init__(self, kind):
+            made.append(kind)
+            super().__init__(kind)
+
+    monkeypatch.setattr(pydantic, "TypeAdapter", Counted)
+
+    first, second = (restored(Kept, {"number": number}) for number in (1, 2))
+
+    assert [first, second] == [Kept(1), Kept(2)]
+    assert made == [Kept]
