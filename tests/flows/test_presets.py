@@ -212,7 +212,9 @@ def test_a_plan_counts_what_the_sample_stage_draws(inside):
     (folder / "flows/presets/harry-potter.yaml").write_text(
         yaml.safe_dump({**read_preset("harry-potter"), "sample.n": 3, "sample.max_new_tokens": 4})
     )
-    found = Command("plan").result("--preset", "harry-potter")
+    found = Command("plan").result(
+        "--preset", "harry-potter", "--rate", 1000
+    )  # in place of a pilot
     work("prepare")
     work("sample@smollm2")
     drawn = sum(
