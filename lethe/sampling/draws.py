@@ -27,59 +27,118 @@ BLOCK = 64  # tokens per block sum; cumulating block sums is faster than cumulat
 
 
 def random_table(stream: np.random.SeedSequence, samples: int, steps: int) -> np.ndarray:
-    """Uniform draws in [0, 2**BITS), shape (samples, steps)."""
-    return np.random.Generator(np.random.PCG64(stream)).integers(
-        0, 1 << BITS, size=(samples, steps)
-    )
+    """Uniform draws in [0, 2**BITS), shape (samples, steps).
+
+    A table of more samples begins with the same rows, so a sample's draws depend on its number alone.
+    """
+    generator = np.random.Generator(np.random.PCG64(stream))
+    return generator.integers(0, 1 << BITS, size=(samples, steps))
 
 
 def weigh(
     logits: torch.Tensor, temperature: float, top_k: int, top_p: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(rows,) each row's top probability at temperature 1, and (rows, vocabulary in whole blocks) its unnormalised
-    next-token probabilities after the cuts, 0 for a cut token."""
+    """The next-token probabilities of rows of logits, after temperature and cuts.
+
+    Parameters
+    ----------
+    logits
+        (rows, vocabulary), of any floating type, in which everything is computed.
+    temperature
+        Above 0.
+    top_k
+        Keep the tokens whose logit is among the k largest, equal ones included; 0 cuts nothing.
+    top_p
+        Then keep the fewest of the likeliest tokens whose mass is at least this share; 1 cuts nothing.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        (rows,) each row's top probability at temperature 1 before any cut, and (rows, vocabulary in whole blocks of
+        `BLOCK`) the unnormalised probabilities, 0 for a cut token.
+    """
     import torch
 
     rows, vocabulary = logits.shape
     padded = logits.new_empty(rows, -(-vocabulary // BLOCK) * BLOCK)
     padded[:, vocabulary:] = 0
+
+    # The weights are computed in place: a copy of (rows, vocabulary) may not fit.
     weights = padded[:, :vocabulary]
     largest = logits.amax(-1, keepdim=True)
-    top = 1 / torch.sub(logits, largest, out=weights).exp_().sum(-1)
+    torch.sub(logits, largest, out=weights).exp_()
+    top = 1 / weights.sum(-1)
     if temperature != 1:
         torch.sub(logits, largest, out=weights).div_(temperature).exp_()
+
     if 0 < top_k < vocabulary:
-        weights *= logits >= logits.topk(top_k).values[:, -1:]
+        least = logits.topk(top_k).values[:, -1:]
+        weights *= logits >= least
     if top_p < 1:
         ordered, order = weights.sort(dim=-1, descending=True)
         mass = ordered.double().cumsum(-1)
-        in_nucleus = mass - ordered < top_p * mass[:, -1:]
-        weights *= in_nucleus.new_empty(in_nucleus.shape).scatter_(1, order, in_nucleus)
+        in_nucleus = mass - ordered < top_p * mass[:, -1:]  # by rank
+        kept = in_nucleus.new_empty(in_nucleus.shape).scatter_(1, order, in_nucleus)
+        weights *= kept
     return top, padded
 
 
 def draw(weights: torch.Tensor, rows: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """Each sample's token: the first at which its row's cumulated share exceeds its draw, never one of weight 0."""
+    """Each sample's token by inverse transform: the first at which its row's cumulated share exceeds its draw.
+
+    A token of weight 0 is never drawn. Two searches, over blocks and within one, find the token: cumulating whole rows
+    would cost most of the time.
+
+    Parameters
+    ----------
+    weights
+        (rows, vocabulary in whole blocks) unnormalised probabilities, as `weigh` gives them.
+    rows
+        (samples,) the row that each sample follows.
+    draws
+        (samples,) whole numbers in [0, 2**BITS).
+
+    Returns
+    -------
+    torch.Tensor
+        (samples,) the tokens.
+    """
     blocks = weights.view(len(weights), -1, BLOCK)
+    n_blocks = blocks.shape[1]
     shares = cumulated(blocks.sum(-1), 1 << BITS)
     block = first_above(shares, rows, draws)
+
     # Within its block a sample searches for the draw minus the mass of earlier blocks; most samples share a block.
-    visited, visit = (rows * blocks.shape[1] + block).unique(return_inverse=True)
-    row = visited // blocks.shape[1]
-    column = visited % blocks.shape[1]
+    visited, visit = (rows * n_blocks + block).unique(return_inverse=True)
+    row = visited // n_blocks
+    column = visited % n_blocks
     below = shares[row, column - 1].where(column > 0, 0)
-    within = cumulated(blocks[row, column], (shares[row, column] - below)[:, None])
+    mass = shares[row, column] - below
+    within = cumulated(blocks[row, column], mass[:, None])
     return block * BLOCK + first_above(within, visit, draws - below[visit])
 
 
 def cumulated(masses: torch.Tensor, whole: torch.Tensor | int) -> torch.Tensor:
-    """Running sums along each row of (rows, columns) masses, as whole numbers that end at ``whole``."""
+    """Running sums along each row of (rows, columns) masses, as whole numbers that end at ``whole``.
+
+    ``whole`` is one number, or (rows, 1) a number for each row, at most 2**BITS, which float64 holds exactly.
+    """
     sums = masses.double().cumsum(-1)
     return (sums / sums[:, -1:] * whole).long()
 
 
 def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """For each value, the first column of its row that exceeds it: row r's shares lie in [r, r + 1] * 2**BITS of one list."""
+    """For each value, the first column of its row of shares that exceeds it.
+
+    All rows are searched as one sorted list, in which the shares of row r lie in [r, r + 1] * 2**BITS.
+
+    Parameters
+    ----------
+    shares
+        (rows, columns) whole numbers that rise along each row, up to 2**BITS.
+    rows, values
+        (values,) the row of each value, and the value, below the last share of its row.
+    """
     import torch
 
     floors = torch.arange(len(shares), device=shares.device) << BITS
@@ -103,17 +162,24 @@ def check_numbers(tops: torch.Tensor) -> torch.Tensor:
 
 
 def force_top(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Leave only the most likely token in the rows where ``rows`` (rows,) is true."""
-    forced = logits.new_full(logits.shape, float("-inf")).scatter_(
-        1, logits.argmax(-1, keepdim=True), 0.0
-    )
+    """The logits (rows, vocabulary), with only the most likely token left in the rows where ``rows`` (rows,) is true."""
+    likeliest = logits.argmax(-1, keepdim=True)
+    forced = logits.new_full(logits.shape, float("-inf")).scatter_(1, likeliest, 0.0)
     return logits.where(~rows[:, None], forced)
 
 
 class Law(Direct, Drawing):
-    """The settings that change the probability of an answer, which ends with one of ``end_ids`` or its
-    ``max_new_tokens``-th token. The law is that of the model's softmax in float64; engines draw in steps of 2**-40 or
-    in float32."""
+    """The settings that change the probability of an answer.
+
+    The law is that of the model's softmax in float64; engines draw in steps of 2**-40 or in float32.
+
+    Attributes
+    ----------
+    end_ids
+        The tokens with which an answer ends; else it ends with its ``max_new_tokens``-th token.
+    adaptive_threshold
+        Of the adaptive temperature; None: the temperature is fixed.
+    """
 
     end_ids: tuple[int, ...]
     adaptive_threshold: Threshold | None = None
@@ -124,7 +190,27 @@ class Law(Direct, Drawing):
     def probabilities(
         self, logits: np.ndarray, confidence: np.ndarray, step: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Next-token probabilities (rows, V), float64, and the rows' confidence sums (rows,), this step included."""
+        """The next-token probabilities of rows in one step.
+
+        Parameters
+        ----------
+        logits
+            (rows, V).
+        confidence
+            (rows,) the sum of the top probabilities over the earlier steps.
+        step
+            The number of earlier steps.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            (rows, V) the probabilities in float64, and (rows,) the confidence sums, this step included.
+
+        Raises
+        ------
+        Diverged
+            If the logits are not numbers.
+        """
         import torch
 
         exact = torch.from_numpy(np.ascontiguousarray(logits)).double()
@@ -132,9 +218,12 @@ class Law(Direct, Drawing):
         check_numbers(top)
         chances = weights[:, : logits.shape[1]].numpy()
         chances /= chances.sum(axis=1, keepdims=True)
+
         confidence = confidence + top.numpy()
         if self.adaptive_threshold is not None:
-            forced = np.flatnonzero(confidence / (step + 1) > self.adaptive_threshold)
+            mean = confidence / (step + 1)
+            forced = np.flatnonzero(mean > self.adaptive_threshold)
+            likeliest = logits[forced].argmax(axis=1)
             chances[forced] = 0
-            chances[forced, logits[forced].argmax(axis=1)] = 1
+            chances[forced, likeliest] = 1
         return chances, confidence

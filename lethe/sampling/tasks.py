@@ -93,7 +93,21 @@ def tasks(
     model: ModelEntry,
     role: str = SUBJECT,
 ) -> list[SplitTask]:
-    """The tasks of a model, one per split, of the rows to ask; ``role`` tells a Retrain's draws from the subject's."""
+    """The tasks of a model, one per split, in the order of the splits.
+
+    Parameters
+    ----------
+    source
+        The model as it was read, or its server.
+    rows
+        The rows to ask, by split.
+    sample
+        The section ``sample`` of params.yaml.
+    model
+        The model's entry of params.yaml.
+    role
+        `SUBJECT`, or a Retrain's name as in `stream_of`, so that a Retrain's draws are others than the subject's.
+    """
     speak = speaker(source, sample.prompt)
     name = stream_of(source, sample, model, role)
     asked = []
@@ -158,6 +172,10 @@ def speaker(source: Origin, template: str) -> Speaker:
 
 
 def _speaker_of_server(template: str) -> Speaker:
+    """A speaker whose prompts are texts. With the template "chat" the server puts the messages together itself.
+
+    Its `speak` raises `BadInput` for the start of an answer in a chat.
+    """
     template = template_of(template)
 
     def speak(
@@ -182,14 +200,17 @@ def _speaker_of_server(template: str) -> Speaker:
 
 
 def settings_of(sample: SampleSettings, model: ModelEntry, split: str, name: str) -> Settings:
-    """The sampling settings of one split, from the ``sample`` section and the model's entry of params.yaml; ``name`` is that
-    of `stream_of`."""
+    """The sampling settings of one split, from the ``sample`` section and the model's entry of params.yaml.
+
+    ``name`` is that of `stream_of`. A forget question has as many samples as the stopping rule asks for at first.
+    """
+    n = sample.at_first if split == "forget" else sample.utility_n
     return Settings(
         max_new_tokens=sample.longest,
         temperature=sample.temperature,
         top_p=sample.top_p,
         top_k=sample.top_k,
-        n=sample.at_first if split == "forget" else sample.utility_n,
+        n=n,
         adaptive_threshold=model.adaptive_threshold,
         seed=sample.seed,
         batch=sample.batch,
@@ -206,13 +227,18 @@ def room_of(prompts: Iterable[Prompt], sample: SampleSettings) -> int:
 def about(
     work: Sequence[SplitTask], engine: Engine, sample: SampleSettings, model: ModelEntry
 ) -> dict:
-    """The metadata of the generations: the engine, its settings and the numbers of answers."""
+    """The metadata of the generations: the engine, its settings and the numbers of answers.
+
+    They are written beside the table and read by whoever decides what its numbers may claim, so they can be written as
+    JSON. A fact that an engine does not have is absent.
+    """
     language = None
     if sample.language is not None:
         language = content_digest(place_of(sample.language))[:12]
     splits = {}
     for task in work:
         splits[task.split] = {"questions": len(task.prompts), "n": task.settings.n}
+
     facts: dict[str, object] = {
         "schema": SCHEMA_VERSION,
         "engine": engine.name,
@@ -229,6 +255,8 @@ def about(
         "language": language,
         "splits": splits,
     }
+
+    # A server says itself what it ran; of a local model its checkpoint does.
     if hasattr(engine, "served"):
         facts["served"] = engine.served()
     else:
@@ -237,9 +265,11 @@ def about(
     # Of vLLM: whether a seed gives the same answers in any batch.
     if hasattr(engine, "batch_invariant"):
         facts["batch_invariant"] = engine.batch_invariant
+
     source = model.source
     if isinstance(source, Path) and source.is_dir():
         facts["tokenizer"] = content(source, "tokenizer")  # the stream is of the weights alone
+
     belief = getattr(engine, "belief", None)
     if belief is not None:
         facts["engine_check"] = belief.record()
@@ -291,7 +321,15 @@ def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Ways:
-    """The ways in which one question is asked: its productions, and the index of each sample's production."""
+    """The ways in which one question is asked.
+
+    Attributes
+    ----------
+    productions
+        The wordings of the question, with their probabilities.
+    of_sample
+        (samples,) the index of each sample's production.
+    """
 
     productions: Sequence[Production]
     of_sample: np.ndarray
@@ -346,17 +384,13 @@ class Asking:
         n: int | None,
         use: str = "",
     ) -> Prompt:
-        """A question in the words of a production, for ``n`` answers; ``use`` tells its draws from others."""
+        """A question in the words of a production, for ``n`` answers.
+
+        ``use`` is a part of the prompt's name, so that two uses of the same words have independent answers.
+        """
         opening = Opening.of(row, production)
         name = _name(row["id"], production.name, use)
-        return self.speak(
-            name,
-            opening.row,
-            n,
-            opening.system,
-            opening.before,
-            opening.start,
-        )
+        return self.speak(name, opening.row, n, opening.system, opening.before, opening.start)
 
     def has_room_for(self, prompt: Prompt) -> bool:
         """Whether the model's context holds the prompt and its longest answer."""
@@ -395,17 +429,27 @@ class Asking:
 def draw_in_language(
     language: Language, rows: Sequence[Row], asking: Asking, label: str
 ) -> pd.DataFrame:
-    """The generations of the forget questions, with a column ``production``; the greedy answer is to the likeliest one. The
-    k-th sample of a production is the k-th answer to its prompt."""
+    """The generations of the forget questions, when a question may be asked in several ways.
+
+    Each distinct prompt is asked once, for as many answers as its production was drawn. The k-th sample of a production is
+    the k-th answer to its prompt, and the greedy answer is to the likeliest production.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns of the generations and ``production``, ordered by question and sample.
+    """
     settings = asking.settings
     ways_of_rows = []
     for row in rows:
         ways_of_rows.append(ask(language, row, settings.n, settings.seed, settings.stream_of))
+
     sampled_prompts: list[list[Prompt]] = []
     greedy_prompts: list[Prompt] = []
     for row, ways in zip(rows, ways_of_rows, strict=True):
         prompts = []
-        for place, count in zip(*np.unique(ways.of_sample, return_counts=True), strict=True):
+        places, counts = np.unique(ways.of_sample, return_counts=True)
+        for place, count in zip(places, counts, strict=True):
             prompts.append(asking.prompt(row, ways.productions[place], int(count)))
         sampled_prompts.append(prompts)
         likeliest = ways.productions[ways.likeliest]
@@ -413,11 +457,13 @@ def draw_in_language(
 
     answers = asking.answers(list(itertools.chain.from_iterable(sampled_prompts)), label)
     answers |= asking.answers(greedy_prompts, f"{label}, greedy", greedy=True)
+
     tables = []
     for place, row in enumerate(rows):
         ways = ways_of_rows[place]
         asked = [greedy_prompts[place], *sampled_prompts[place]]
         table = table_of([answers[prompt.prompt_id] for prompt in asked])
+
         # The answers come by production; in this order the samples of each production stand too.
         numbers = np.array([GREEDY, *np.argsort(ways.of_sample, kind="stable")], np.int32)
         table = table.assign(prompt_id=row["id"], sample=numbers).sort_values("sample")
@@ -434,18 +480,33 @@ def _name(*parts: str) -> str:
 def within_budgets(
     table: pd.DataFrame, parts: Parts, tokenizer: "PreTrainedTokenizerBase", sample: SampleSettings
 ) -> pd.DataFrame:
-    """The answers cut where their thinking has more than ``max_thinking_tokens`` tokens, or what follows it more than
-    ``max_new_tokens``: as if the model had been stopped there, because what comes later changes nothing before. A part
-    that is not of one piece, such as several traces, is limited by the sum of both alone."""
+    """The answers, cut where a part of them is longer than its limit.
+
+    The thinking may have ``max_thinking_tokens`` tokens, and what follows it ``max_new_tokens``. The rest is cut as if the
+    model had been stopped there, because what comes later changes nothing before. A part that is not of one piece, such as
+    several traces, is limited by the sum of both alone.
+
+    Parameters
+    ----------
+    table
+        Generations; those that are cut get the finish reason of an answer that was cut off.
+    parts
+        How thinking and answer are told apart.
+    tokenizer
+        Counts the tokens of each part.
+    """
 
     def first_tokens(part: str, most: int) -> str | None:
-        """The first ``most`` tokens of a part that has more."""
+        """The first ``most`` tokens of a part that has more; None of a part that has not."""
         if not part:
             return None
         ids = tokenizer(part, add_special_tokens=False)["input_ids"]
-        return str(tokenizer.decode(ids[:most])) if len(ids) > most else None
+        if len(ids) <= most:
+            return None
+        return str(tokenizer.decode(ids[:most]))
 
     def cut(text: str) -> str:
+        """An answer up to the end of the first part that is too long."""
         thinking, answer = [part or "" for part in split_answer(text, parts)]
         kept = first_tokens(thinking, sample.max_thinking_tokens)
         if kept is not None and thinking in text:
@@ -465,7 +526,21 @@ def within_budgets(
 
 @dataclass(frozen=True)
 class Opening:
-    """How a conversation begins, and the questions that follow the first answer."""
+    """How a conversation begins, and the questions that follow the first answer.
+
+    Attributes
+    ----------
+    row
+        The question that is asked first, in the words of its production.
+    followups
+        The questions behind it.
+    system
+        The system message; empty: none.
+    before
+        Questions with their answers that stand before, as examples.
+    start
+        The beginning of the answer, which the model continues.
+    """
 
     row: AskedRow
     followups: Sequence[str]
@@ -499,7 +574,16 @@ def openings(rows: Sequence[Row], language: Language | None) -> dict[tuple[str, 
 class Branch:
     """Conversations that agree so far. They share their next prompt, which is asked once for each of them.
 
-    ``answers`` are those so far; None stands for a missing one, after which nothing more is asked.
+    Attributes
+    ----------
+    prompt_id
+        The id of the question.
+    production
+        The name of its wording; empty without a language.
+    greedy
+        Whether each answer is the likeliest one, in place of a drawn one.
+    answers
+        Those so far; None stands for a missing one, after which nothing more is asked.
     """
 
     prompt_id: str
@@ -647,24 +731,33 @@ def _next_prompt(
 def draw_prompts(
     language: Language, rows: Sequence[Row], asking: Asking, label: str
 ) -> pd.DataFrame:
-    """The second sample: ``share.prompts`` random prompts over all questions, ``share.answers`` new ones to each, with
-    the columns of the generations, ``prompt`` (its number) and ``production``."""
+    """The second sample: ``share.prompts`` random prompts over all questions, with ``share.answers`` new answers to each.
+
+    Each prompt is a uniformly drawn question in a drawn wording, so the prompts are independent and equally distributed. A
+    prompt that is drawn twice is asked for twice as many answers, which its draws divide.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns of the generations, ``prompt`` (its number, from 0) and ``production``.
+    """
     share = language.share
     assert share is not None  # the caller passes only a language with a share
     choices = [productions(language, row) for row in rows]
+    seed = asking.settings.seed
+    name = asking.settings.stream_of
     drawn: list[_RandomPrompt] = []
     for number in range(share.prompts):
-        seed = asking.settings.seed
-        name = asking.settings.stream_of
         question = int(_uniform(seed, f"{SHARE} question", number, name) * len(rows))
         uniform = np.array([_uniform(seed, f"{SHARE} production", number, name)])
-        drawn.append(_RandomPrompt(question, int(pick(uniform, choices[question])[0])))
+        production = int(pick(uniform, choices[question])[0])
+        drawn.append(_RandomPrompt(question, production))
 
     prompts: dict[_RandomPrompt, Prompt] = {}
     for asked, count in Counter(drawn).items():
-        production = choices[asked.question][asked.production]
+        wording = choices[asked.question][asked.production]
         n = count * share.answers
-        prompts[asked] = asking.prompt(rows[asked.question], production, n, SHARE)
+        prompts[asked] = asking.prompt(rows[asked.question], wording, n, SHARE)
     answers = asking.answers(list(prompts.values()), label)
 
     unused = {asked: table_of([answers[prompt.prompt_id]]) for asked, prompt in prompts.items()}

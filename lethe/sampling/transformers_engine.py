@@ -35,14 +35,17 @@ PIECE = 32  # rows of a call: at most so many are drawn in vain, as a call of fe
 
 @dataclass(frozen=True)
 class Generated:
-    """The generated tokens of an answer, the end token included, and their mean confidence."""
+    """The generated tokens of an answer, the end token included, and the mean of their top probabilities in (0, 1]."""
 
     tokens: tuple[int, ...]
     mean_confidence: float
 
 
 class TransformersEngine:
-    """Calls `generate` for up to `PIECE` answers to one prompt, seeded from the prompt's own stream."""
+    """Calls `generate` for up to `PIECE` answers to one prompt, seeded from the prompt's own stream.
+
+    Every other engine is compared with it: it runs whatever transformers can generate from.
+    """
 
     name = "transformers"
     in_memory = True
@@ -85,30 +88,28 @@ class TransformersEngine:
         return other
 
     def _answers(self, prompt: Prompt, settings: Settings) -> Answers:
-        numbers = settings.sample_numbers()
+        """All answers to a prompt: the greedy one, then batch by batch."""
         generated: list[Generated] = []
         if settings.greedy:
             generated += self._generate(prompt, settings, rows=1, seed=0, greedy_row=True)
         for batch in settings.batches():
             generated += self._batch(prompt, settings, batch)
-        ids = [answer.tokens for answer in generated]
-        reasons = []
-        for tokens in ids:
-            stopped = tokens[-1] in self.checkpoint.end_ids
-            reasons.append(STOPPED if stopped else CUT_OFF)
+
+        tokens = [answer.tokens for answer in generated]
         confidences = [answer.mean_confidence for answer in generated]
-        return answers_of(
-            self.checkpoint,
-            prompt,
-            numbers,
-            ids,
-            reasons,
-            confidences,
-        )
+        reasons = []
+        for answer in generated:
+            stopped = answer.tokens[-1] in self.checkpoint.end_ids
+            reasons.append(STOPPED if stopped else CUT_OFF)
+        numbers = settings.sample_numbers()
+        return answers_of(self.checkpoint, prompt, numbers, tokens, reasons, confidences)
 
     def _batch(self, prompt: Prompt, settings: Settings, batch: Batch) -> list[Generated]:
-        """The sampled answers of a batch, in pieces. Draws of a row depend on the rows beside it, so that a piece is always
-        drawn whole, and what was not asked for is left out."""
+        """The sampled answers of a batch, in pieces.
+
+        Draws of a row depend on the rows beside it, so a piece is always drawn whole, and what was not asked for is left
+        out.
+        """
         size = min(self.max_rows, settings.batch, PIECE)
         n_pieces = -(-settings.batch // size)
         stream = settings.stream(prompt.prompt_id, batch.first)
@@ -128,7 +129,17 @@ class TransformersEngine:
         seed: int,
         greedy_row: bool,
     ) -> list[Generated]:
-        """The answer of each row, cut after the row's end token."""
+        """The answer of each row of one call of `generate`, cut after the row's end token.
+
+        Parameters
+        ----------
+        rows
+            The number of answers.
+        seed
+            Of torch's generator, whose state outside is left as it was.
+        greedy_row
+            Whether the first row takes the likeliest token of every step.
+        """
         from transformers import GenerationConfig, LogitsProcessorList
 
         device = self.model.device
@@ -152,24 +163,28 @@ class TransformersEngine:
                 generation_config=config,
                 logits_processor=LogitsProcessorList([processor]),
             )
+
+        # (rows,) lengths up to and including the first end token.
         generated = output[:, len(prompt.token_ids) :]
         end_ids = torch.tensor(self.checkpoint.end_ids, dtype=torch.long, device=device)
         ended = torch.isin(generated, end_ids)
         steps = torch.arange(1, generated.shape[1] + 1, device=device)
-        # Up to and including the first end token.
         lengths = steps.where(ended, generated.shape[1]).amin(1)
+
+        # (rows,) means of the confidence over so many steps.
         sums = torch.stack(processor.confidences, 1).double().cumsum(1)
         means = sums.gather(1, (lengths - 1)[:, None])[:, 0] / lengths
-        answers = []
-        for tokens, length, mean in zip(
-            generated.tolist(), lengths.tolist(), means.tolist(), strict=True
-        ):
-            answers.append(Generated(tuple(tokens[:length]), mean))
-        return answers
+
+        of_rows = zip(generated.tolist(), lengths.tolist(), means.tolist(), strict=True)
+        return [Generated(tuple(tokens[:length]), mean) for tokens, length, mean in of_rows]
 
 
 class ConfidenceProcessor:
-    """Records confidences before any warper and makes rows greedy: row 0 if ``greedy_row``, and rows above ``threshold``."""
+    """Sees the logits of each step of `generate`, before any warper.
+
+    It records the top probabilities, and makes rows greedy: the first if ``greedy_row``, and those whose mean top
+    probability so far is above ``threshold``. Where ``watch`` is a list, it takes the steps.
+    """
 
     def __init__(
         self, threshold: float | None, greedy_row: bool, watch: list[EngineStep] | None = None

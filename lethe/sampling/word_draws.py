@@ -40,6 +40,15 @@ class Judging:
     """How an answer is judged: by the rule's scorer, of the text that the stage score reads.
 
     The verdicts of a model judge are kept by content, from where the stages judge and score read them.
+
+    Attributes
+    ----------
+    rule
+        The rule of draws, with its scorer.
+    items
+        The row of the dataset, by the id of the question.
+    parts
+        How thinking and answer are told apart; None: the whole text is judged.
     """
 
     rule: Rule
@@ -48,6 +57,7 @@ class Judging:
 
     @cached_property
     def scorer(self) -> Scorer:
+        """The scorer, opened when the first answer is judged."""
         return open_scorer(self.rule.scores_by, self.rule.params, FOLDER)
 
     def scores(self, answers: Answers, shorten: Shorten) -> np.ndarray:
@@ -65,7 +75,25 @@ class Judging:
 class Drawer:
     """The answers of a model to the questions, which are drawn in chunks, and their counts.
 
-    ``opened`` opens the engine and the store once an answer is asked for: a Retrain that nobody asks is not loaded.
+    Parameters
+    ----------
+    task
+        The prompts, and how answers to them are drawn.
+    grid
+        Where chunks begin.
+    opened
+        Opens the engine and the store once an answer is asked for: a Retrain that nobody asks is not loaded.
+    judging
+        Says which answers leak.
+    shorten
+        Cuts the answers of a table to the budgets of their parts.
+
+    Attributes
+    ----------
+    n, leaks, missing
+        By question: the answers that were drawn, those that leak, and those without a verdict.
+    chunks
+        By question, the settings of each chunk that was drawn, by which the store finds the answers.
     """
 
     def __init__(
@@ -88,42 +116,53 @@ class Drawer:
 
     @cached_property
     def opened(self) -> tuple[Engine, AnswerStore]:
+        """The engine and the store, opened at the first use."""
         return self._open()
 
     def draw(self, more: Mapping[str, int], label: str) -> None:
-        """Draw so many more answers to each question, and count the leaks among them."""
+        """Draw so many more answers to each question, and count the leaks among them.
+
+        Parameters
+        ----------
+        more
+            The number of further answers by question; 0 where it is absent.
+        label
+            Names the work in the display of progress.
+        """
         prompts_of_chunk: dict[Chunk, list[Prompt]] = {}
         for prompt in self.task.prompts:
             n = self.n[prompt.prompt_id]
             for chunk in self.grid.chunks(n, n + more.get(prompt.prompt_id, 0)):
                 prompts_of_chunk.setdefault(chunk, []).append(prompt)
-        engine_and_store = self.opened if prompts_of_chunk else None
+
         for chunk, prompts in sorted(prompts_of_chunk.items()):
-            assert engine_and_store is not None
-            engine, store = engine_and_store
+            engine, store = self.opened
             settings = self._settings(chunk)
             drawn = store.answer(engine, prompts, settings)
             for answers in progress(drawn, label, "questions", len(prompts)):
                 self._count(answers, settings)
 
     def _settings(self, chunk: Chunk) -> Settings:
+        """How the answers of a chunk are drawn; the greedy one comes with the first chunk."""
         greedy = self.task.settings.greedy and chunk.start == 0
         update = {"first_sample": chunk.start, "n": chunk.size, "greedy": greedy}
         return self.task.settings.model_copy(update=update)
 
     def _count(self, answers: Answers, settings: Settings) -> None:
+        """Add the answers of a chunk to a question to the counts."""
         scores = self.judging.scores(answers, self.shorten)
         name = answers.prompt_id
-        missing = int(np.isnan(scores).sum())
         self.n[name] += len(scores)
         self.leaks[name] += int(np.nansum(scores))
-        self.missing[name] += missing
+        self.missing[name] += int(np.isnan(scores).sum())
         self.chunks[name].append(settings)
 
     def tally(self, questions: Sequence[str]) -> Tally:
         """The counts of some questions, (m,) each."""
-        counts = [[of[name] for name in questions] for of in (self.leaks, self.n, self.missing)]
-        return Tally.of(*counts)
+        leaks = [self.leaks[name] for name in questions]
+        n = [self.n[name] for name in questions]
+        missing = [self.missing[name] for name in questions]
+        return Tally.of(leaks, n, missing)
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """The table of the drawn answers, in parts of whole questions, by sample; the only part is empty without any."""
@@ -145,15 +184,7 @@ class Drawer:
         if held:
             yield self.shorten(table_of(held))
         elif is_first:
-            nothing = Answers(
-                "",
-                [],
-                [],
-                [],
-                [],
-                [],
-            )
-            yield table_of([nothing])
+            yield table_of([Answers("", [], [], [], [], [])])
 
 
 @dataclass(frozen=True, order=True)
@@ -195,8 +226,22 @@ class Grid:
 class Reached:
     """The largest evidence at the looks of a rule of draws: a word or a name once given stays (Ville).
 
-    ``forgot`` has ln e of each question, ``leaks`` ln of the mean, both at the ``tolerance``; ``named_at`` has the answers to
-    a question when it was first named at the ``goal``. Looks are those of the rule alone: the path of a page has others.
+    Looks are those of the rule alone: the path of a page has others.
+
+    Attributes
+    ----------
+    tolerance
+        By how much a model may leak beyond Retrain.
+    goal
+        What ln of an e-value must reach for a word, or for the name of a question.
+    scorer
+        The scorer of the rule, without which the evidence says nothing.
+    forgot
+        ln of the e-value against "beyond the tolerance", by question.
+    leaks
+        ln of the mean of the e-values against "within the tolerance".
+    named_at
+        By question, its number of answers when it was first named as one that leaks.
     """
 
     tolerance: float
@@ -251,9 +296,9 @@ class ToWord:
         drawn = list(self.subject.n.values())
         least = min(drawn)
         most = max(drawn)
-        to_each = (
-            f"{least:,} to {most:,} to a question" if least < most else f"{most:,} to each question"
-        )
+        to_each = f"{most:,} to each question"
+        if least < most:
+            to_each = f"{least:,} to {most:,} to a question"
         ends = {
             "capped": "the cap is reached",
             "leaks": "enough for leaks",
@@ -277,6 +322,19 @@ def draw_to_word(
 
     A question that the scorer cannot judge gets the first answers alone. What is drawn next is a function of the counts so
     far, so that a killed process, whose answers the store has, takes the same path.
+
+    Parameters
+    ----------
+    subject
+        The model under test.
+    beside
+        The Retrains, by name.
+    policy
+        Says from the counts what is drawn next, and when the word is certain.
+    judging
+        Says which answers leak.
+    label
+        Names the work in the display of progress.
     """
     scorer = judging.rule.scorer
     names = list(subject.n)
@@ -288,11 +346,13 @@ def draw_to_word(
     with goals(label) as show:
         while True:
             of_model = subject.tally(judged)
-            step = policy.next(of_model, [drawer.tally(judged) for drawer in beside.values()])
+            of_retrains = [drawer.tally(judged) for drawer in beside.values()]
+            step = policy.next(of_model, of_retrains)
             reached.look(judged, of_model, step.evidence)
             show(goals_of(judged, of_model, step), sentence_of(judged, step))
             if step.ended is not None:
                 return ToWord(subject, beside, step.ended, reached)
+
             subject.draw(dict(zip(judged, step.model.tolist(), strict=True)), label)
             for (name, drawer), asked in zip(beside.items(), step.retrains.tolist(), strict=True):
                 drawer.draw(dict(zip(judged, asked, strict=True)), f"{label}, {name}")

@@ -80,6 +80,7 @@ def normal_form(character: str) -> str:
 
 @cache
 def _letters(character: str) -> tuple[tuple[int, bool, bool], ...]:
+    """The rows of `letters_of` for one character: none for a character that is left out."""
     if character == SOFT:
         return ((ord(SOFT), False, False),)
     sign = plain(character)
@@ -100,8 +101,18 @@ def letters_of(text: str) -> np.ndarray:
 
 
 class Begun(NamedTuple):
-    """A keyword, by its number, of which ``length`` characters are read. ``after``: what was read since of a broken line,
-    or the dash, other than a hyphen, that was read last and is no end of a line."""
+    """A keyword of which some characters are read.
+
+    Attributes
+    ----------
+    keyword
+        Its number among the keywords.
+    length
+        The number of its characters that are read.
+    after
+        What was read since of a broken line: its hyphen, or the break too. "dash": the last character was a dash, other
+        than a hyphen, that is no end of a line.
+    """
 
     keyword: int
     length: int
@@ -110,9 +121,23 @@ class Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class Configuration:
-    """The progress of every keyword: ``open`` holds each that has begun. ``joined``: the last character, underscores aside,
-    joins a word. ``blank``: it was a blank, or nothing was read. ``empty``: only blanks so far. ``complete``: a keyword is
-    complete, except for a mark that may follow. ``ending``: complete unless the word continues."""
+    """The progress of every keyword; a state of the automaton.
+
+    Attributes
+    ----------
+    open
+        The keywords that have begun; one may have begun at several places.
+    joined
+        Whether the last character, underscores aside, joins a word.
+    blank
+        Whether the last character was a blank, or nothing was read.
+    empty
+        Whether only blanks were read.
+    complete
+        Whether a keyword is complete, except for a mark that may follow.
+    ending
+        Whether a keyword is complete unless the word continues.
+    """
 
     open: frozenset[Begun] = frozenset()
     joined: bool = False
@@ -124,10 +149,29 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Matcher:
-    """(S, C) ``steps`` from state and symbol to state, and facts of each state (S,): ``leaks_at_end``, the text leaks
-    if it ends here; ``pending``, a keyword is complete and not settled; ``empty``, no visible character; ``missing``,
-    the fewest characters that must follow before a leak, 0 if unknown; ``matched``, the largest share of a keyword
-    read."""
+    """The automaton of some keywords, as tables over its S states and C symbols.
+
+    Attributes
+    ----------
+    keywords
+        The normalised keywords.
+    alphabet
+        The characters that have symbols of their own, sorted; without the blank.
+    steps
+        (S, C) the state after each symbol. The states `LEAK` and `DIRTY` are never left.
+    start
+        The state in which nothing is read.
+    leaks_at_end
+        (S,) whether the text leaks if it ends here.
+    pending
+        (S,) whether a keyword is complete, and the next character settles it.
+    empty
+        (S,) whether no visible character was read.
+    missing
+        (S,) the fewest characters that must follow before a leak; 0 if unknown.
+    matched
+        (S,) the largest share of a keyword that is read, in [0, 1].
+    """
 
     keywords: tuple[str, ...]
     alphabet: str
@@ -160,9 +204,12 @@ def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
             keywords,
             "normalised texts that are not blank and contain no combining mark",
         )
-    alphabet = "".join(sorted({*"".join(keywords), *EMPHASIS, HYPHEN, DASH} - {" "}))
+    characters = {*"".join(keywords), *EMPHASIS, HYPHEN, DASH}
+    alphabet = "".join(sorted(characters - {" "}))
     reader = _Reader(keywords, match)
     inputs = _inputs(alphabet)
+
+    # Every state that can be reached, behind the two that are never left.
     number_of_state = {Configuration(): 2}
     states = [Configuration()]
     steps = [[LEAK] * (len(inputs) + 1), [DIRTY] * (len(inputs) + 1)]
@@ -245,6 +292,8 @@ class _Reader:
             return at
         complete = at.complete or ended
         ending = at.ending and underscore
+
+        # Each keyword that has begun goes on, and each may begin here.
         begun: set[Begun] = set()
         unread = [Begun(number, 0) for number in range(len(self.keywords))]
         for part in [*at.open, *unread]:
@@ -263,16 +312,15 @@ class _Reader:
                 ending = True
             else:
                 complete = True
+
         blank = character == " "
-        if underscore:
-            joining = at.joined
         return Configuration(
-            frozenset(begun),
-            joining,
-            blank,
-            at.empty and blank,
-            complete,
-            ending,
+            open=frozenset(begun),
+            joined=at.joined if underscore else joining,
+            blank=blank,
+            empty=at.empty and blank,
+            complete=complete,
+            ending=ending,
         )
 
     def _at_soft_hyphen(self, at: Configuration) -> Iterator[Begun]:
@@ -326,8 +374,16 @@ UNKNOWN_END = 2
 
 
 class Automaton:
-    """Reads answers token by token. States are whole numbers; ``row(state)`` (V,) holds the state after each token. The
-    other methods take an array of states. This class itself reads nothing, so that the scorer judges finished answers."""
+    """Reads answers token by token.
+
+    States are whole numbers, and `row` says the state after each token. The other methods take an array of states, and
+    return an array of its shape. This class itself reads nothing, so that the scorer judges every finished answer.
+
+    Attributes
+    ----------
+    start
+        The state in which nothing is read.
+    """
 
     start = 0
 
@@ -364,8 +420,15 @@ class Automaton:
 
 
 class Columns:
-    """The letters of many texts, to read all at once: ``order`` puts the longest first; ``columns[l]`` are the l-th
-    letters of the texts that have one."""
+    """The letters of many texts, to read all at once.
+
+    Attributes
+    ----------
+    order
+        (texts,) the places of the texts, the longest first.
+    columns
+        The l-th entry, (texts with so many letters, 3), holds the l-th letters of the texts that have one, in that order.
+    """
 
     def __init__(self, texts: Sequence[np.ndarray]):
         lengths = np.array([len(text) for text in texts], np.int64)
@@ -378,9 +441,21 @@ class Columns:
 
 
 class TokenLetters:
-    """The ``letters`` of every token, as ``letters_of`` reads a text. ``open_bytes`` (V,) indexes the bytes that a token
-    leaves open in ``opens``, whose first entry is empty; ``allowed`` (V,) counts the ASCII characters that open bytes may
-    add to the token's own. ``continued`` gives the same of the tokens that may continue open bytes."""
+    """The letters of every token of a vocabulary, which all questions share.
+
+    Attributes
+    ----------
+    letters
+        The letters of each token, as ``letters_of`` reads a text.
+    opens
+        The distinct bytes that tokens leave open, of which the first entry is empty.
+    open_bytes
+        (V,) the place in ``opens`` of the bytes that each token leaves open.
+    continued
+        From open bytes to the same three of the tokens that may continue them.
+    allowed
+        (V,) the number of ASCII characters that open bytes may add to the token's own.
+    """
 
     def __init__(self, spelling: Spelling, letters_of: Callable[[str], np.ndarray] = letters_of):
         self.spelling = spelling
@@ -407,8 +482,11 @@ class TokenLetters:
 
 
 class TokenAutomaton(Automaton):
-    """An automaton of characters, whose states from 0 are below ``size``, composed with the spelling of tokens: the state
-    ``open * size + s`` has the open bytes ``opens[open]``. A member says how it reads symbols."""
+    """An automaton of characters, composed with the spelling of tokens.
+
+    The states of the automaton of characters are 0 to ``size`` - 1. The state ``open * size + s`` is its state s behind
+    the open bytes ``opens[open]`` of an unfinished character. A member says how it reads symbols.
+    """
 
     most_rows: int | None = None  # next states of a whole vocabulary that are kept
 
@@ -457,6 +535,8 @@ class TokenAutomaton(Automaton):
         closed = self.after(np.array([at]), self.spelling.flush(remainder))
         row = self.row(int(closed[0])).copy()
         row[self.spelling.skipped] = state
+
+        # The others continue the open character.
         letters, opens, further = self.tokens.continued(remainder)
         if remainder not in self._open_symbols:
             self._open_symbols[remainder] = [self.symbols_of(column) for column in letters.columns]
@@ -566,8 +646,11 @@ class KeywordAutomaton(TokenAutomaton):
         return self.matcher.pending[states % self.size]
 
     def needs(self, states: np.ndarray) -> np.ndarray:
-        """The number of tokens before which no answer leaks. A token adds at most a run of the keywords' characters and the
-        characters of open bytes. A state with open bytes gives 0, which promises nothing."""
+        """The number of tokens before which no answer leaks.
+
+        A token adds at most a run of the keywords' characters, and the characters of open bytes. A state with open bytes
+        gives 0, which promises nothing.
+        """
         missing = self.matcher.missing[states % self.size]
         return np.where(states < self.size, -(-missing // self._stride), 0)
 

@@ -24,23 +24,64 @@ Scores = Callable[[list[str]], np.ndarray]  # texts -> whether each leaks, bool
 
 
 class Predictor(Protocol):
-    """Predicts from equally long prefixes, the rows. ``begin`` replaces all rows by new ones; the first ``step`` reads
-    their last token. ``step`` appends one token to each row and returns logits (rows, V). ``fork`` makes row
-    ``parents[i]`` the i-th new row and returns ``order``: the new row i represents ``parents[order[i]]``."""
+    """Predicts next tokens from equally long prefixes, the rows, which it keeps from one step to the next.
+
+    Attributes
+    ----------
+    vocabulary
+        V, the number of tokens that a row of logits scores.
+    """
 
     vocabulary: int
 
-    def begin(self, prefixes: np.ndarray, positions: int) -> None: ...
-    def step(self, tokens: np.ndarray) -> np.ndarray: ...
-    def fork(self, parents: np.ndarray) -> np.ndarray: ...
-    def most_rows(self) -> int: ...
+    def begin(self, prefixes: np.ndarray, positions: int) -> None:
+        """Replace all rows by ``prefixes`` (rows, length), which may grow to ``positions`` tokens.
+
+        The first `step` reads their last token.
+        """
+
+    def step(self, tokens: np.ndarray) -> np.ndarray:
+        """Append one token (rows,) to each row, and return the logits (rows, V) of the next one."""
+
+    def fork(self, parents: np.ndarray) -> np.ndarray:
+        """Replace the rows by the rows ``parents`` (children,), of which a row may occur several times.
+
+        Returns
+        -------
+        numpy.ndarray
+            ``order`` (children,): the new row i represents ``parents[order[i]]``.
+        """
+
+    def most_rows(self) -> int:
+        """Return the number of rows for which there is memory, at least 1."""
 
 
 @dataclass(frozen=True)
 class TreeQuestion:
-    """A prompt's tokens and the definition of a leak: ``automaton`` decides most answers from their tokens, ``scores``
-    judges the texts of the others. ``seeds`` are answers whose prefixes are always explored. ``note`` says how answers
-    are judged."""
+    """A prompt's tokens, and the definition of a leak.
+
+    Attributes
+    ----------
+    question_id
+        The id of the question in the dataset.
+    prompt
+        The tokens that the model reads, at least one.
+    automaton
+        Decides most answers from their tokens.
+    decode
+        Turns the tokens of the other answers into texts.
+    scores
+        Judges these texts.
+    seeds
+        Tokens of answers whose prefixes are always explored, such as those of the answer in the dataset.
+    note
+        How answers are judged, for people who read the result.
+
+    Raises
+    ------
+    BadValue
+        If the prompt has no token.
+    """
 
     question_id: str
     prompt: tuple[int, ...]
@@ -57,10 +98,23 @@ class TreeQuestion:
 
 @dataclass(frozen=True)
 class Growth:
-    """The extent of a growth. A prefix is explored if the minimum of mass x exp(``guide`` x share of a keyword read)
-    along its path is at least ``theta``. The rest is sampled at the rate ``rho``. ``most_explored`` ends the
-    exploration early, and only without a rate, because it must not depend on the draws. Explored prefixes are counted
-    under ``counted_guide``."""
+    """The extent of a growth.
+
+    Attributes
+    ----------
+    theta
+        The least priority of an explored prefix. The priority is the minimum of mass x exp(``guide`` x share of a keyword
+        read) along the path. Above 1 nothing is explored, and whole answers are sampled.
+    guide
+        How much a keyword that is half read raises the priority: 0 explores by mass alone.
+    rho
+        The rate at which the unexplored rest is sampled, in answers per unit of mass; 0 samples nothing.
+    most_explored
+        The number of prefixes after which the exploration ends, whatever their priority. It is legal only without a rate,
+        because the explored set must not depend on the draws.
+    counted_guide
+        The guide of the priorities that the result reports, from which the next growth is planned.
+    """
 
     theta: float
     guide: float = 0.0
@@ -71,9 +125,31 @@ class Growth:
 
 @dataclass(frozen=True)
 class Grown:
-    """The result of a growth. ``rest`` is the unexplored mass; ``rows`` went through the model, ``explored`` of them
-    for no sample. ``priorities`` are under the counted guide; ``decided`` is the mass that each prefix's next token
-    decided. ``entropy`` (nats) and ``length`` (tokens) are means over the sampled answers, NaN without samples."""
+    """The result of a growth.
+
+    Attributes
+    ----------
+    masses
+        The mass that certainly leaks and that certainly does not, by the token that decides.
+    remainder
+        The sample of the unexplored rest: its rate, its size, and how many of its answers leak.
+    rest
+        The unexplored mass, in [0, 1].
+    rows
+        The rows that went through the model.
+    explored
+        Those of them that were explored, not read for a sample.
+    heaviest
+        The leaks of most mass, the heaviest first.
+    priorities
+        (explored,) the priority of each explored prefix under the counted guide.
+    decided
+        (explored,) the mass that the next token of each explored prefix decides.
+    entropy
+        The mean entropy of the sampled answers in nats; NaN without samples of whole answers.
+    length
+        Their mean length in tokens; NaN likewise.
+    """
 
     masses: Masses
     remainder: Remainder
@@ -92,9 +168,29 @@ MOST_ENTRIES = 1 << 24  # of the values per token, over all states that are kept
 
 @dataclass(frozen=True)
 class Lookahead:
-    """The automaton's values for the state after each token, (V,) each. ``matched`` (D,) are shares of a keyword read in
-    the distinct states that follow, ``place`` (V,) the index of each token's state among them, and ``most_needed`` the
-    largest of ``needs``."""
+    """The automaton's values for the state after each token, as seen from one state.
+
+    Attributes
+    ----------
+    following
+        (V,) the state after each token.
+    leak
+        (V,) whether the answer then leaks, whatever follows.
+    end
+        (V,) the verdict if the answer ends there: `CLEAN_END`, `LEAK_END` or `UNKNOWN_END`.
+    blank
+        (V,) whether an answer that ends there has no visible character.
+    pending
+        (V,) whether a keyword is complete, and the next character decides.
+    needs
+        (V,) the number of further tokens before which no answer leaks.
+    matched
+        (D,) the share of a keyword read, of the D distinct states that follow: most tokens lead to few states.
+    place
+        (V,) the index of each token's state among the distinct ones.
+    most_needed
+        The largest of ``needs``.
+    """
 
     following: np.ndarray
     leak: np.ndarray
@@ -135,9 +231,25 @@ def sight_of(automaton: Automaton) -> Callable[[int], Lookahead]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The consequences of each token in one state, (V,) each. ``leak``, ``clean``, ``blank``, ``pending`` (a keyword is
-    complete, the next character decides) and ``unknown`` (finished, to be scored) are masks; ``least`` is the least mass
-    at which a child is explored, inf where nothing is left to explore."""
+    """The consequences of each token in one state, if a certain number of tokens may follow.
+
+    Attributes
+    ----------
+    following
+        (V,) the state after each token.
+    leak
+        (V,) whether the answer certainly leaks.
+    clean
+        (V,) whether it certainly does not.
+    blank
+        (V,) whether it is finished, clean and has no visible character.
+    pending
+        (V,) whether a keyword is complete, and the next character decides.
+    unknown
+        (V,) whether it is finished, and only the scorer can judge it.
+    least
+        (V,) the least mass at which a child is explored; inf where nothing is left to explore.
+    """
 
     following: np.ndarray
     leak: np.ndarray
@@ -151,7 +263,10 @@ class Outlook:
 def outlooks(
     automaton: Automaton, growth: Growth, vocabulary: int, end_ids: tuple[int, ...]
 ) -> Callable[[int, int], Outlook]:
-    """The outlook of a state if so many tokens may follow the next one."""
+    """The function from a state, and the number of tokens that may follow the next one, to their `Outlook`.
+
+    Outlooks are kept, up to `MOST_ENTRIES` values: thousands of rows are in the same state.
+    """
     sight = sight_of(automaton)
     ends = np.zeros(vocabulary, bool)
     ends[list(end_ids)] = True
@@ -211,10 +326,27 @@ class Level:
 
 @dataclass(frozen=True)
 class Prefixes(Level):
-    """Prefixes of one length. ``tokens`` (rows, length) start with the prompt's; ``count`` (rows,) is the number of sampled
-    answers that follow a prefix, 0 for an explored prefix; ``mass`` and ``counted``, the priority under the counted guide,
-    are defined only for explored prefixes; ``seeds`` (rows, S): the prefix begins that seed; ``parent`` (rows,) indexes the
-    previous level."""
+    """Prefixes of one length, each explored or followed by sampled answers.
+
+    Attributes
+    ----------
+    tokens
+        (rows, length) those of the prompt included.
+    mass
+        (rows,) the probability of the prefix; defined only where it is explored.
+    state
+        (rows,) the state of the automaton.
+    counted
+        (rows,) the priority under the counted guide; defined only where the prefix is explored.
+    count
+        (rows,) the number of sampled answers that follow the prefix; 0 where it is explored.
+    confidence
+        (rows,) the sum of the largest next-token probabilities so far.
+    seeds
+        (rows, S) whether the prefix begins that seed of the question.
+    parent
+        (rows,) the row of the previous level.
+    """
 
     tokens: np.ndarray
     mass: np.ndarray
@@ -253,6 +385,12 @@ def grow(
 
 
 class _Growing:
+    """One call of `grow`: the sums so far, over all levels and parts.
+
+    A level that exceeds the predictor's memory is cut into parts, each of which runs to the end of its answers before the
+    next begins.
+    """
+
     def __init__(
         self,
         question: TreeQuestion,
@@ -272,16 +410,24 @@ class _Growing:
         self.automaton = question.automaton
         self.outlook = outlooks(self.automaton, growth, predictor.vocabulary, law.end_ids)
         self.random = np.random.default_rng(stream)
-        self.leak, self.clean = np.zeros((2, law.max_new_tokens))  # indexed by the deciding token
+
+        # Masses: (T,) by the deciding token, and sums over the tree.
+        self.leak, self.clean = np.zeros((2, law.max_new_tokens))
         self.blank = self.unscored = self.unconfirmed = self.rest = 0.0
+
+        # Counts: rows of the model; children that `_ration` let pass; sampled answers, and those that leak.
         self.rows = self.explored = self.granted = self.sampled = self.leaks = 0
+
+        # Sums over sampled answers, taken where whole answers are sampled.
+        self.measures = growth.theta > 1
         self.entropy = self.length = 0.0
-        self.measures = growth.theta > 1  # entropy and length: whole answers are sampled
+
         # Of explored rows, in one order: priority, and the mass that leaks or does not.
         self.priorities: list[np.ndarray] = []
         self.decided: list[np.ndarray] = []
-        self.heavy: list[tuple[float, tuple[int, ...]]] = []
-        self.finished: list[_Finished] = []
+
+        self.heavy: list[tuple[float, tuple[int, ...]]] = []  # mass and tokens of leaks
+        self.finished: list[_Finished] = []  # of the current level
 
     def run(self) -> Grown:
         waiting = [self._root()]
@@ -324,18 +470,22 @@ class _Growing:
     def _children(self, rows: Prefixes) -> Prefixes:
         """Run the model on one level and return the children, each with its parent's index."""
         step = rows.tokens.shape[1] - len(self.question.prompt)
+        left = self.law.max_new_tokens - step - 1
         self.rows += len(rows)
         self.explored += int((rows.count == 0).sum())
         logits = self.predictor.step(rows.tokens[:, -1])
-        left = self.law.max_new_tokens - step - 1
-        block = max(1, ENTRIES_AT_ONCE // logits.shape[1])
+
+        # Without a child the level is empty, of the right shape.
         nothing = np.zeros((0, rows.tokens.shape[1] + 1), np.int64)
         children = [replace(rows.take(slice(0, 0)), tokens=nothing)]
+        block = max(1, ENTRIES_AT_ONCE // logits.shape[1])
         for start in range(0, len(rows), block):
             end = min(start + block, len(rows))
             part = replace(rows.take(slice(start, end)), parent=np.arange(start, end))
             chances, confidence = self.law.probabilities(logits[start:end], part.confidence, step)
             part = replace(part, confidence=confidence)
+
+            # Rows of one state share an outlook, so they are counted together.
             for state in np.unique(part.state).tolist():
                 outlook = self.outlook(state, left)
                 in_state = part.state == state
@@ -355,8 +505,25 @@ class _Growing:
         outlook: Outlook,
         step: int,
     ) -> list[Prefixes]:
-        """The children of explored rows in one state, once their masses are counted; ``chances`` are (rows, V)."""
-        masses = chances * rows.mass[:, None]
+        """The children of explored rows in one state, once their masses are counted.
+
+        Parameters
+        ----------
+        chances
+            (rows, V) the next-token probabilities.
+        outlook
+            What each token leads to from the state of all these rows.
+        step
+            The number of tokens that the answers have before this one.
+
+        Returns
+        -------
+        list of Prefixes
+            The explored children, and with a rate those in which sampled answers begin.
+        """
+        masses = chances * rows.mass[:, None]  # (rows, V)
+
+        # What the next token decides.
         leaks = np.zeros(len(rows))
         if outlook.leak.any():
             leaks = masses @ outlook.leak
@@ -368,6 +535,8 @@ class _Growing:
         self.decided.append(leaks + cleans)
         if outlook.blank.any():
             self.blank += float((masses @ outlook.blank).sum())
+
+        # Which children are explored: the heavy ones, and those that begin a seed.
         explored = masses >= outlook.least
         if self.growth.most_explored is not None:
             self._ration(explored, masses, outlook, self.growth.most_explored)
@@ -376,6 +545,8 @@ class _Growing:
                 explored[rows.seeds[:, number], seed[step]] = True
         # `numpy.nonzero` in a fifth of its time.
         row, token = np.divmod(np.flatnonzero(explored), masses.shape[1])
+
+        # Finished answers that the automaton cannot judge: the heavy ones go to the scorer.
         taken = explored | outlook.leak | outlook.clean
         if outlook.unknown.any():
             finished = outlook.unknown & (masses >= SCORED_FROM)
@@ -384,22 +555,17 @@ class _Growing:
                 self.finished.append(_Finished(answer, float(masses[place, last]), count=0))
             self.unscored += float((masses * outlook.unknown).sum() - masses[finished].sum())
             taken |= finished
+
+        # The rest is left to sampling.
         open_chances = np.where(taken, 0.0, chances)
         rest = open_chances.sum(axis=1) * rows.mass
         self.rest += float(rest.sum())
         if outlook.pending.any():
             self.unconfirmed += float(((open_chances @ outlook.pending) * rows.mass).sum())
+
+        mass = masses[row, token]
         nobody = np.zeros(len(row), np.int64)
-        children = [
-            self._grown_rows(
-                rows,
-                row,
-                token,
-                outlook,
-                mass=masses[row, token],
-                count=nobody,
-            )
-        ]
+        children = [self._grown_rows(rows, row, token, outlook, mass, count=nobody)]
         if self.growth.rho:
             started = self.random.poisson(self.growth.rho * rest)
             self.sampled += int(started.sum())
@@ -413,14 +579,17 @@ class _Growing:
         outlook: Outlook,
         most: int,
     ) -> None:
-        """Drop the children of least worth if there are more than may still be explored."""
+        """Drop the children of least worth, in place, if there are more than may still be explored.
+
+        ``explored`` and ``masses`` are (rows, V). The worth of a child is its mass over the least that is explored.
+        """
         left = max(0, most - self.granted)
-        count = int(np.count_nonzero(explored))
-        if count > left:
-            chosen = np.flatnonzero(explored)
+        chosen = np.flatnonzero(explored)
+        if len(chosen) > left:
             worth = masses.ravel()[chosen] / outlook.least[chosen % masses.shape[1]]
-            explored.flat[chosen[np.argsort(-worth, kind="stable")[left:]]] = False
-        self.granted += min(count, left)
+            best_first = np.argsort(-worth, kind="stable")
+            explored.flat[chosen[best_first[left:]]] = False
+        self.granted += min(len(chosen), left)
 
     def _sample(self, rows: Prefixes, chances: np.ndarray, outlook: Outlook) -> list[Prefixes]:
         """The children of sampled rows in one state."""
@@ -438,7 +607,15 @@ class _Growing:
         counts: np.ndarray,
         outlook: Outlook,
     ) -> list[Prefixes]:
-        """Draw ``counts`` (rows,) next tokens from each row of unnormalised ``chances``; finished answers are counted."""
+        """The children in which draws of the next token begin or go on; finished answers are counted.
+
+        Parameters
+        ----------
+        chances
+            (rows, V) the probabilities of the tokens that may be drawn, unnormalised.
+        counts
+            (rows,) the number of draws from each row.
+        """
         import torch
 
         chosen = np.flatnonzero(counts)
@@ -451,27 +628,21 @@ class _Growing:
         numbers = self.random.integers(0, 1 << BITS, size=len(place))
         weights = torch.from_numpy(padded)
         drawn = draw(weights, torch.from_numpy(place), torch.from_numpy(numbers)).numpy()
+
+        # Draws of the same token from the same row are one child with a count.
         pairs, count = np.unique(chosen[place] * vocabulary + drawn, return_counts=True)
-        row = pairs // vocabulary
-        token = pairs % vocabulary
+        row, token = np.divmod(pairs, vocabulary)
+
         self.leaks += int(count[outlook.leak[token]].sum())
         for at in np.flatnonzero(outlook.unknown[token]):
             answer = self._answer(rows, row[at], token[at])
             self.finished.append(_Finished(answer, mass=0.0, count=int(count[at])))
+
         goes_on = ~(outlook.leak | outlook.clean | outlook.unknown)[token]
         row = row[goes_on]
         token = token[goes_on]
-        count = count[goes_on]
-        return [
-            self._grown_rows(
-                rows,
-                row,
-                token,
-                outlook,
-                mass=np.zeros(len(row)),
-                count=count,
-            )
-        ]
+        no_mass = np.zeros(len(row))
+        return [self._grown_rows(rows, row, token, outlook, no_mass, count=count[goes_on])]
 
     def _grown_rows(
         self,
@@ -482,14 +653,15 @@ class _Growing:
         mass: np.ndarray,
         count: np.ndarray,
     ) -> Prefixes:
-        state = outlook.following[token].astype(np.int64)
-        matched = self.automaton.matched(state)
-        """The children of rows ``row`` by ``token``, both (children,)."""
+        """The children of the rows ``row`` by the tokens ``token``; all arrays are (children,)."""
         step = rows.tokens.shape[1] - len(self.question.prompt)
         seeds = np.zeros((len(row), len(self.question.seeds)), bool)
         for number, seed in enumerate(self.question.seeds):
             if step < len(seed):
                 seeds[:, number] = rows.seeds[row, number] & (token == seed[step])
+
+        state = outlook.following[token].astype(np.int64)
+        matched = self.automaton.matched(state)
         guided = mass * np.exp(self.growth.counted_guide * matched)
         return Prefixes(
             tokens=np.column_stack([rows.tokens[row], token]),
@@ -503,6 +675,7 @@ class _Growing:
         )
 
     def _answer(self, rows: Prefixes, row: int, token: int) -> tuple[int, ...]:
+        """The tokens of the answer that ends with ``token`` behind a row, without those of the prompt."""
         return (*rows.tokens[row, len(self.question.prompt) :].tolist(), int(token))
 
     def _note_heavy(
@@ -512,7 +685,11 @@ class _Growing:
         masses: np.ndarray,
         outlook: Outlook,
     ) -> None:
-        """Keep the prefixes that leak most, one without a keyword yet with the likeliest token that completes one."""
+        """Keep the prefixes that leak most, as candidates for the heaviest leaks of the result.
+
+        A prefix without a complete keyword is kept with the likeliest token that completes one. ``leaks`` (rows,) is the
+        leaking mass of ``masses`` (rows, V).
+        """
         pending = self.automaton.pending(rows.state)
         heaviest = np.argsort(-leaks, kind="stable")[:HEAVIEST]
         for row in heaviest[leaks[heaviest] > 0]:
@@ -545,6 +722,7 @@ class _Growing:
         self.finished = []
 
     def _grown(self) -> Grown:
+        """The result, once every part has ended."""
         entropy = length = float("nan")
         if self.sampled and self.measures:
             entropy = self.entropy / self.sampled
