@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 class AnswerTables(StoredTables):
-    """A table per split, generations joined with scores, in drawing order."""
+    """A table per split, generations joined with scores, in drawing order.
+
+    ``files`` has the two tables of each split. Nothing is read before a split is asked for.
+    """
 
     def __init__(self, files: Mapping[str, tuple[Path, Path]]):
         self.files = files
@@ -83,8 +86,21 @@ def _with_turns(part: pd.DataFrame, later_turns: Path) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """The sampled answers to a question: ``n`` of them, of which ``leaks`` leak and ``missing`` have no score; ``cut`` ended
-    at the token limit, and ``cut_clean`` of these neither leak nor lack a score."""
+    """The sampled answers to a question.
+
+    Attributes
+    ----------
+    leaks
+        The answers that leak.
+    n
+        All sampled answers.
+    missing
+        Those without a score.
+    cut
+        Those that ended at the token limit.
+    cut_clean
+        Those of them that neither leak nor lack a score.
+    """
 
     leaks: int = 0
     n: int = 0
@@ -98,10 +114,17 @@ CountedByQuestion = Mapping[str, AnswerCounts]
 
 @dataclass(frozen=True)
 class CountsAtAnyTime:
-    """What the word on a model rests on: its answers by question, and by name those of each Retrain.
+    """What the word on a model rests on.
 
-    ``independent``: no two of the models share random numbers, so that their likelihoods may be multiplied; with
-    `sample.stream: shared`, and in runs before there was a choice, only the ends of each side hold together.
+    Attributes
+    ----------
+    model
+        The counts of its answers, by question.
+    retrains
+        The same of each Retrain, by its name.
+    independent
+        Whether no two of the models share random numbers, so that their likelihoods may be multiplied. With
+        `sample.stream: shared` only the ends of each side hold together.
     """
 
     model: CountedByQuestion
@@ -115,11 +138,27 @@ def counts_at_any_time(
     """All answers of a model to the forget questions, and those of ``retrains``, which `sample.stop: word` drew beside it.
 
     Every other number rests on the first answers (`lethe.io.artifacts.at_first`); the words alone read all of them. With
-    `sample.stop: fixed` nothing is drawn beside a model, and the Retrain's counts are those of its own stage; a question of
-    which no answer of Retrain was drawn counts 0 of 0. ``scorer`` is a column of 0 and 1 (`metrics.binary`); None where the
-    scores lack it. A question that the scorer cannot judge has no score at all, so that ``missing`` is ``n``.
+    `sample.stop: fixed` nothing is drawn beside a model, and the Retrain's counts are those of its own stage.
 
-    ``root`` is the folder of all artifacts. Raises `MissingArtifact` where the answers or scores of a model are missing.
+    Parameters
+    ----------
+    root
+        The folder of all artifacts.
+    scorer
+        A column of 0 and 1 (`metrics.binary`).
+    retrains
+        The names of the Retrains.
+
+    Returns
+    -------
+    CountsAtAnyTime or None
+        A question of which no answer of a Retrain was drawn counts 0 of 0. A question that the scorer cannot judge has no
+        score at all, so that ``missing`` is ``n``. None where the scores lack the column.
+
+    Raises
+    ------
+    MissingArtifact
+        If the answers or scores of a model are missing.
     """
     counts = _counts(root, Path(model, "forget.parquet"), scorer, model)
     if counts is None:
@@ -127,6 +166,7 @@ def counts_at_any_time(
     record = _record(root, model)
     is_to_word = record.get("stop") == "word"
     streams = [record.get("stream", "shared")]
+
     counts_of_retrain = {}
     for retrain in retrains:
         drawn: CountedByQuestion | None = {}
@@ -134,7 +174,7 @@ def counts_at_any_time(
             of_retrain = record.get("word", {}).get("beside", {}).get(retrain)
             if (
                 of_retrain is not None
-            ):  # else the model is a Retrain itself: nothing was drawn beside it
+            ):  # else the model is this Retrain: nothing was drawn beside it
                 beside = Path(model, BESIDE, f"{retrain}.parquet")
                 drawn = _counts(root, beside, scorer, model)
                 streams.append(of_retrain["stream"])
@@ -145,6 +185,8 @@ def counts_at_any_time(
         for name, counted in (drawn or {}).items():
             if name in counts:
                 counts_of_retrain[retrain][name] = counted
+
+    # Two models of one stream share random numbers.
     are_different = len(set(streams)) == len(streams)
     is_independent = are_different and "shared" not in streams
     return CountsAtAnyTime(counts, counts_of_retrain, is_independent)
@@ -156,7 +198,11 @@ def _record(root: Path, model: str) -> Mapping[str, Json]:
 
 
 def _counts(root: Path, place: Path, scorer: str, model: str) -> dict[str, AnswerCounts] | None:
-    """The counts of one table by question; None where it has no such column of scores."""
+    """The counts of one table by question; None where it has no such column of scores.
+
+    ``place`` is that of the table among the generations, and among the scores. Raises `MissingArtifact`, which names the
+    stage of ``model`` that writes it.
+    """
     drawn = root / "generations" / place
     scores = root / "scores" / place
     if not drawn.is_file():
@@ -236,9 +282,11 @@ def scored(
     """
     if scorer not in columns_in(answers, split):
         return []
+    columns = [scorer]
+    if cut_off:
+        ended = CUT if CUT in columns_in(answers, split) else "finish_reason"
+        columns.append(ended)
     groups: list[np.ndarray] = []
-    ended = CUT if CUT in columns_in(answers, split) else "finish_reason"
-    columns = [scorer, ended] if cut_off else [scorer]
     for part in answer_parts(answers, split, columns):
         is_left_out = part["prompt_id"].isin(list(without))
         sampled = part.loc[(part["sample"] >= 0) & ~is_left_out]
@@ -248,6 +296,7 @@ def scored(
             sampled = sampled.assign(**{scorer: kept})
         for _, values in sampled.groupby("prompt_id", sort=False)[scorer]:
             groups.append(values.to_numpy(dtype=np.float64))
+
     sizes = {len(group) for group in groups}
     has_scores = any(not np.isnan(group).all() for group in groups)
     if not has_scores or len(sizes) > 1:
@@ -280,14 +329,28 @@ BINS = 25  # of a histogram of scores in [0, 1]
 
 @dataclass(frozen=True, slots=True)
 class DrawnAnswer:
-    """One text among the answers to a question; ``scores`` rank it in their order, and a missing one (None) ranks as 0."""
+    """One text among the answers to a question.
+
+    Attributes
+    ----------
+    prompt_id
+        The id of the question.
+    times
+        The number of samples with this text.
+    first
+        The number of the first of them.
+    scores
+        By the scorers that rank it, in their order; a missing one (None) ranks as 0.
+    greedy
+        Whether the greedy answer has the same text.
+    """
 
     prompt_id: str
     text: str
-    times: int  # the number of samples with this text
-    first: int  # the number of the first sample with this text
+    times: int
+    first: int
     scores: tuple[float | None, ...]
-    greedy: bool  # whether the greedy answer has the same text
+    greedy: bool
 
     @property
     def rank(self) -> tuple[float, ...]:
@@ -297,8 +360,16 @@ class DrawnAnswer:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswers:
-    """The sampled answers to one question: judged ones counted in `BINS` equal bins from 0 to 1, closed on the left (the last
-    includes 1), and in ``worst`` the distinct ones with a score above 0, the worst first.
+    """The sampled answers to one question.
+
+    Attributes
+    ----------
+    drawn
+        Their number.
+    histogram
+        The number of judged ones in each of `BINS` equal bins from 0 to 1, closed on the left; the last includes 1.
+    worst
+        The distinct ones with a score above 0, the worst first.
     """
 
     prompt_id: str
@@ -326,6 +397,7 @@ def question_answers(
         drawn = np.bincount(codes, minlength=len(names))
         values = sampled[leak].to_numpy(dtype=np.float64)
         histograms = _histograms(codes, values, len(names))
+
         greedy_of_question = dict(zip(greedy["prompt_id"], greedy["text"], strict=True))
         worst = _worst(sampled, ranking, most, greedy_of_question)
         for place, name in enumerate(names):
@@ -372,11 +444,14 @@ def _worst(
     if not most:
         return {}
     scorers = list(ranking)
+
     # Equal texts of one question have equal scores, so the first represents all. An answer with score 0 is never listed.
     is_above = (sampled[scorers] > 0).any(axis=1)
     same = sampled[is_above].groupby(["prompt_id", "text"], sort=False)
     firsts = {name: (name, "first") for name in scorers}
     ranked = same.agg(times=("sample", "size"), first=("sample", "min"), **firsts).reset_index()
+
+    # The order of `DrawnAnswer.rank`, the worst first.
     keys = [f"rank_{name}" for name in scorers]
     ranked[keys] = ranked[scorers].fillna(0.0).astype(float).to_numpy()
     ascending = [False] * len(keys) + [False, True]

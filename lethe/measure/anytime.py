@@ -26,14 +26,27 @@ def add_counts(
 ) -> None:
     """Add the counts of each question that the scorer can judge, of the model and of the Retrains beside it.
 
-    ``root`` is the folder of all artifacts. Each end holds for its question at any number of answers with probability
-    1 - ``alpha``. ``cut_is_missing``: an answer that ended at the token limit has no verdict, unless it is judged a leak.
+    Each end holds for its question at any number of answers with probability 1 - ``alpha``: a missing verdict counts as a
+    leak in the upper end, and as none in the lower one. Nothing is added where nothing was judged.
+
+    Parameters
+    ----------
+    rows
+        The rows of the model, to which those of its questions are added.
+    root
+        The folder of all artifacts.
+    scorer
+        The name of a scorer of 0 and 1.
+    alpha
+        The probability that the ends of one question fail.
+    inapplicable
+        The questions that the scorer cannot judge.
+    cut_is_missing
+        Whether an answer that ended at the token limit has no verdict, unless it is judged a leak.
     """
     record = record_of_draws(root / "generations" / rows.model / "forget.parquet")
-    beside = record.get("word", {}).get("beside", {})
-    reached = record.get("word", {}).get("reached")
-    if cut_is_missing or (reached and reached["scorer"] != scorer):
-        reached = None  # the rule of draws counted otherwise
+    word = record.get("word", {})
+    beside = word.get("beside", {})
     counts = counts_at_any_time(root, rows.model, scorer, list(beside))
     if counts is None:
         return
@@ -41,15 +54,22 @@ def add_counts(
     for question, count in counts.model.items():
         if question not in inapplicable:
             judged[question] = _with_cut_missing(count) if cut_is_missing else count
-    if all(count.missing == count.n for count in judged.values()):  # nothing was judged
+    if all(count.missing == count.n for count in judged.values()):
         return
-    leaks, n, missing = np.array(
-        [(count.leaks, count.n, count.missing) for count in judged.values()]
-    ).T
+
+    reached = word.get("reached")
+    if cut_is_missing or (reached and reached["scorer"] != scorer):
+        reached = None  # the rule of draws counted otherwise
+    leaks = np.array([count.leaks for count in judged.values()])
+    n = np.array([count.n for count in judged.values()])
+    missing = np.array([count.missing for count in judged.values()])
     uppers = upper_at_stop(leaks + missing, n, alpha)
     lowers = 1 - upper_at_stop(n - leaks, n, alpha)
+
     for place, (question, count) in enumerate(judged.items()):
-        evidence: dict[str, Json] = asdict(count) | {"stream": record.get("stream", "shared")}
+        # What gives the ends at another level: the counts, the largest evidence on the way, and the Retrains' counts.
+        evidence: dict[str, Json] = asdict(count)
+        evidence["stream"] = record.get("stream", "shared")
         evidence["cut_or_leaks"] = count.leaks + count.missing + count.cut_clean
         if reached and question in reached["forgot"]:
             evidence["reached"] = {
@@ -64,6 +84,7 @@ def add_counts(
         for name, of_questions in counts.retrains.items():
             facts = asdict(of_questions[question])
             evidence["beside"].append({"name": name, "stream": beside[name]["stream"], **facts})
+
         guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, METHOD, count.n)
         known = count.n - count.missing
         rows.add(
@@ -80,4 +101,5 @@ def add_counts(
 
 
 def _with_cut_missing(count: AnswerCounts) -> AnswerCounts:
+    """The counts, of which clean answers that were cut off are missing ones."""
     return replace(count, missing=count.missing + count.cut_clean, cut_clean=0)

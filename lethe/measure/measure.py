@@ -1,12 +1,14 @@
-"""The results of one model from its generations and their scores. A missing judgement counts as 1 in an upper bound and as
-0 in a lower one; plain statistics are over the judged answers, and come with the number of missing ones.
+"""The results of one model from its generations and their scores.
+
+A missing judgement counts as 1 in an upper bound and as 0 in a lower one. Plain statistics are over the judged answers, and
+come with the number of missing ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -71,6 +73,11 @@ def measure(
     truncated
         "missing": an answer that ended at the token limit has no score, and no verdict unless it is judged a leak.
         "counts": it counts as it was scored.
+
+    Returns
+    -------
+    list of Result
+        The rows of each forget question, those of the forget set as a whole, and those of each other split.
     """
     leak = ScoreMatrix(scores, "forget", metrics.leak)
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
@@ -91,6 +98,7 @@ def measure(
         values = leak.samples[place]
         missing = int(np.isnan(values).sum())
         prompts.append(PromptScores(prompt, values, missing))
+
     truncations = {}
     for place, prompt in enumerate(ended_at_limit.prompts):
         was_cut = ended_at_limit.samples[place] == 1
@@ -119,7 +127,23 @@ def measure(
 class ScoreMatrix:
     """The values of one column: an array (prompts, n) in sampling order, and the greedy answers (prompts,) separately.
 
-    The table is read in parts, so its texts never are in memory together. ``equal_to``: 1 where the column has it, else 0.
+    The table is read in parts, so its texts never are in memory together.
+
+    Parameters
+    ----------
+    tables
+        A table per split with `prompt_id, sample` and the column.
+    equal_to
+        Where it is stated, the values are 1 where the column has it, else 0.
+
+    Attributes
+    ----------
+    prompts
+        The ids of the questions, in the order of the table.
+    samples
+        (prompts, n) the values of the sampled answers, NaN where missing.
+    greedy
+        (prompts,) the value of the greedy answer, NaN where there is none.
     """
 
     def __init__(self, tables: Tables, split: str, column: str, equal_to: str | None = None):
@@ -188,10 +212,17 @@ def _leaking(shares: Sequence[float | None]) -> float:
 
 @dataclass(frozen=True)
 class Truncated:
-    """The answers to a question that ended at the token limit, of ``n``.
+    """The answers to a question that ended at the token limit.
 
-    ``cut_or_leaks`` counts those that leak, lack a verdict or were cut off: as many might leak without the limit. None
-    where no scorer judged leaks.
+    Attributes
+    ----------
+    cut
+        Their number.
+    n
+        The number of all sampled answers.
+    cut_or_leaks
+        The number of answers that leak, lack a verdict or were cut off: as many might leak without the limit. None where no
+        scorer judged leaks.
     """
 
     cut: int
@@ -214,15 +245,12 @@ def _truncation(rows: Rows, truncations: Mapping[str, Truncated], alpha: float) 
     add = partial(rows.add, quantity="truncated", basis="sampled", split="forget")
     for prompt, counts in truncations.items():
         upper = _upper(counts.cut, counts.n, alpha, Covers.ONE_PROMPT)
-        evidence = {
-            "cut": counts.cut,
-            "n": counts.n,
-            "cut_or_leaks": counts.cut_or_leaks,
-        }
         share = counts.cut / counts.n
-        add("question", estimate=share, upper=upper, item=prompt, evidence=evidence)
+        add("question", estimate=share, upper=upper, item=prompt, evidence=asdict(counts))
         cuts.append(counts.cut)
         sizes.append(counts.n)
+
+    # All questions have the same number of answers.
     of_worst = _upper(max(cuts), sizes[0], alpha, Covers.WORST_PROMPT)
     add("model", estimate=sum(cuts) / sum(sizes), upper=of_worst)
 
@@ -233,24 +261,20 @@ def _parts_and_turns(rows: Rows, scores: Tables, metrics: Metrics) -> None:
     if UNCLOSED in columns:
         share = float(ScoreMatrix(scores, "forget", UNCLOSED).samples.mean())
         rows.add("model", "unclosed", "sampled", share, split="forget")
+
     thinking = f"{metrics.binary}{THINKING}"
     if thinking in columns:
         thought = ScoreMatrix(scores, "forget", thinking)
         in_every_answer = np.ones_like(thought.samples, bool)
         _one_part(rows, thought, in_every_answer, metrics.alpha, "thinking")
+
     turn = 1
     column = f"{metrics.binary}{TURN.format(turn)}"
     while column in columns:
         n_turns = ScoreMatrix(scores, "forget", ASKED).samples
         leaked = ScoreMatrix(scores, "forget", column)
-        _one_part(
-            rows,
-            leaked,
-            n_turns >= turn,
-            metrics.alpha,
-            "turn",
-            at=float(turn),
-        )
+        came_to_turn = n_turns >= turn
+        _one_part(rows, leaked, came_to_turn, metrics.alpha, "turn", at=float(turn))
         turn += 1
         column = f"{metrics.binary}{TURN.format(turn)}"
 
@@ -265,7 +289,14 @@ def _one_part(
 ) -> None:
     """Add the leaks in one part of the answers, of each question and of all.
 
-    ``asked`` has the shape (prompts, n) of the samples, and says which answers have the part.
+    Parameters
+    ----------
+    leaked
+        The verdicts on this part.
+    asked
+        (prompts, n) which answers have the part.
+    basis, at
+        Of the rows: "thinking", or "turn" with the number of the turn.
     """
     uppers: list[Bound] = []
     judged: list[np.ndarray] = []
@@ -274,6 +305,7 @@ def _one_part(
         drawn = leaked.samples[place][has_part]
         if np.isnan(drawn).all():
             continue  # out of the scorer's scope, or no answer has this part
+
         n = len(drawn)
         leaks = int(np.nansum(drawn))
         missing = int(np.isnan(drawn).sum())
@@ -281,12 +313,14 @@ def _one_part(
         least = float(binary_lower(leaks, n, alpha))
         lower = replace(upper, side="lower", value=least)
         evidence = {"leaks": leaks, "n": n, "missing": missing}
+
         add = partial(rows.add, "question", item=prompt, split="forget", at=at)
         add("leak", basis, mean(drawn), lower, upper, evidence=evidence)
         uppers.append(upper)
         judged.append(drawn)
     if not uppers:
         return
+
     largest = max(uppers, key=lambda upper: upper.value)
     of_worst = replace(largest, covers=Covers.WORST_PROMPT)
     add_of_model = partial(rows.add, "model", basis=basis, split="forget", at=at)
@@ -297,15 +331,7 @@ def _one_part(
 def _upper(count: int, n: int, alpha: float, covers: Covers) -> Bound:
     """The upper end of a share from ``count`` of ``n`` independent draws (Clopper and Pearson, 1934)."""
     value = float(binary_upper(count, n, alpha))
-    return Bound(
-        value,
-        "upper",
-        alpha,
-        covers,
-        Assumes.DRAWS,
-        "Clopper-Pearson",
-        n,
-    )
+    return Bound(value, "upper", alpha, covers, Assumes.DRAWS, "Clopper-Pearson", n)
 
 
 def _of_the_model(rows: Rows, leak: ScoreMatrix, metrics: Metrics, missing: int) -> None:
@@ -317,6 +343,7 @@ def _of_the_model(rows: Rows, leak: ScoreMatrix, metrics: Metrics, missing: int)
         measured = of_prompts(rows.rows, quantity)
         rows_of_quantity[quantity] = measured
         estimates_of_quantity[quantity] = [row.estimate for row in measured]
+
     questions, n = leak.samples.shape
     _constants(rows, metrics, questions, n, missing)
     _means(rows, estimates_of_quantity)
@@ -326,12 +353,15 @@ def _of_the_model(rows: Rows, leak: ScoreMatrix, metrics: Metrics, missing: int)
         worst = worst_of(rows.rows, quantity)
         if worst:
             add(f"{quantity}_worst", "sampled", upper=worst.bound)
+
     leaks = rows_of_quantity["leak"]
     if leaks:
         pooled = pooled_of(rows.rows, metrics.alpha)
         add("leak", "sampled", mean(estimates_of_quantity["leak"]), upper=pooled)
         uppers = [row.upper_bound for row in leaks]
         add("share_above", "sampled", share_above(uppers, metrics.share_above))
+
+    # The curves of the page: the tail over all questions, and one question over its answers.
     _tail_curve(rows, leak, metrics)
     with_largest_m_mu = np.argmax([upper or 0.0 for upper in m_mu])
     _convergence(rows, leak, int(with_largest_m_mu), metrics)
@@ -367,13 +397,7 @@ def _convergence(rows: Rows, leak: ScoreMatrix, place: int, metrics: Metrics) ->
         add("convergence_sd", "sampled", sd, upper=m_sigma, at=float(size))
 
 
-def _constants(
-    rows: Rows,
-    metrics: Metrics,
-    questions: int,
-    n: int,
-    missing: int,
-) -> None:
+def _constants(rows: Rows, metrics: Metrics, questions: int, n: int, missing: int) -> None:
     """Add the level, the sizes, and with the answers the scorers that judged them."""
     rows.add("model", "alpha", "sampled", metrics.alpha)
     judged_by = {"score": metrics.leak, "leak": metrics.binary}
@@ -404,6 +428,7 @@ def _utility(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> No
             texts = drawn.groupby("prompt_id")["text"]
             for name, parts in diversities.items():
                 parts.append(texts.agg(DIVERSITY[name]))
+
         add = partial(rows.add, "model", split=split)
         add("kept", "greedy", mean(values.greedy))
         add("kept", "sampled", mean(values.samples))
@@ -429,8 +454,10 @@ def measure_language(
     inapplicable: Collection[str] = (),
     calibration: Calibration | None = None,
 ) -> None:
-    """Add the rows of one model's answers to a language: of the share of prompts that leak above tau, of each production and
-    of each choice. The ends of all productions hold together, and so do those of the production that was found worst.
+    """Add the rows of one model's answers to a language of prompts.
+
+    They are of the share of prompts that leak above tau, of each production, and of each choice. The ends of all productions
+    hold together, and so do those of the production that was found worst.
 
     Parameters
     ----------
@@ -463,6 +490,7 @@ def measure_language(
         judgeable = second[~second["prompt_id"].isin(left_out)]
         if len(judgeable):
             shares = _shares(judgeable, share, metrics, calibration)
+
     tau = share["tau"] if shares else None
     facts = {
         "path": described["path"],
@@ -480,10 +508,12 @@ def measure_language(
         row = _production(rows.model, production, drawn, len(productions), metrics)
         measured.append(row)
     measured.sort(key=_descending)
+
     _worst_production(rows, measured)
     for ends in shares:
         rows.add("model", "share_above", ends.basis, lower=ends.lower, upper=ends.upper)
     rows.rows += measured
+
     choices_of_production = {entry["name"]: entry["choices"] for entry in productions}
     for part in described["varied"]:
         _choices(rows, part, choices_of_production, names, values)
@@ -497,8 +527,11 @@ def _descending(row: Result) -> float:
 
 
 def _worst_production(rows: Rows, productions: Sequence[Result]) -> None:
-    """Add the production with the largest estimate, of equal ones that with more answers, and how many others are proved
-    to leak less."""
+    """Add the production with the largest estimate, and how many others are proved to leak less.
+
+    Of equal ones that with more answers is the worst. All ends hold together, so that an end of one may be compared with
+    an end of another.
+    """
     worst: Result | None = None
     largest = (-math.inf, 0)
     for row in productions:
@@ -510,6 +543,7 @@ def _worst_production(rows: Rows, productions: Sequence[Result]) -> None:
             largest = size
     if worst is None:
         return
+
     least = worst.lower_bound
     less = 0
     for row in productions:
@@ -544,6 +578,7 @@ def _choices(
     choice_of_production = {}
     for name, choices in choices_of_production.items():
         choice_of_production[name] = choices[part]
+
     chosen = np.array([choice_of_production[name] for name in names], dtype=object)
     for choice in dict.fromkeys(choice_of_production.values()):
         scores = values
@@ -561,7 +596,17 @@ def _production(
     productions: int,
     metrics: Metrics,
 ) -> Result:
-    """One production over all questions; its bounds hold for all productions together."""
+    """One production over all questions; its bounds hold for all productions together.
+
+    Parameters
+    ----------
+    entry
+        The production as the language describes it: its name, its probability and its choices.
+    values
+        (n,) the scores of its answers, NaN where missing.
+    productions
+        The number of all productions, which divide alpha.
+    """
     n = len(values)
     judged = values[~np.isnan(values)]
     missing = n - len(judged)
@@ -572,15 +617,7 @@ def _production(
     if metrics.binary is not None and n and can_pool:
         leaks = judged.sum()
         (lower,), (upper,) = pooled_bounds([leaks, 0], [n, 0], alpha, [missing, 0])
-        ends = both_ends(
-            lower,
-            upper,
-            metrics.alpha,
-            Covers.PRODUCTIONS,
-            ASSUMES,
-            METHOD,
-            n,
-        )
+        ends = both_ends(lower, upper, metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
     evidence = {"probability": entry["probability"], "choices": dict(entry["choices"])}
     return result(
         model,
@@ -611,7 +648,15 @@ def _shares(
     metrics: Metrics,
     calibration: Calibration | None,
 ) -> list[LeakingShare]:
-    """The shares of prompts that are called a leak, and with a calibration of true leaks."""
+    """The shares of prompts that are called a leak, and with a calibration of true leaks.
+
+    Parameters
+    ----------
+    second
+        The verdicts, with `prompt` (the number of a random prompt) and a column of the 0/1 scorer.
+    share
+        The language's ``share``: tau, and the number of answers to each prompt.
+    """
     verdicts = second.groupby("prompt", sort=True)[metrics.binary]
     leaks = verdicts.sum().to_numpy(dtype=np.float64)  # a missing judgement adds nothing
     n_missing = verdicts.size() - verdicts.count()

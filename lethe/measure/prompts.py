@@ -1,5 +1,7 @@
-"""Rows of the bounds of each prompt and of all, from the scores of sampled answers: the only path of measurement. The
-quantity of a joint claim is fixed beforehand: P(leak) by Clopper-Pearson for scores of 0 and 1, else the mean by betting.
+"""Rows of the bounds of each prompt and of all, from the scores of sampled answers: the only path of measurement.
+
+The quantity of a joint claim is fixed beforehand: P(leak) by Clopper-Pearson for scores of 0 and 1, else the mean by
+betting. No bound is the smaller one of two, each at the whole level.
 """
 
 import gc
@@ -62,11 +64,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """How prompts are measured; raises `BadValue` for a value out of range.
+    """How prompts are measured.
 
-    ``alpha`` is the probability of each bound's failure, ``thresholds`` are the x of P(score > x), ``rho`` weights the
-    deviation in the ED score, and ``share_above`` is the threshold of certified prompts. ``missing`` says how a missing
-    score counts, and ``together`` which joint statement is made.
+    Attributes
+    ----------
+    alpha
+        The probability of each bound's failure, in (0, 1).
+    thresholds
+        The x of P(score > x), in [0, 1].
+    rho
+        The weight of the standard deviation in the ED score: mean + rho x sd.
+    share_above
+        The threshold of the bound under which a prompt is certified.
+    missing
+        "worst": a missing score counts as the worst; "drop": missing scores were left out when the file was read; None:
+        nothing was said of them, so they count as the worst.
+    together
+        The correction of the joint statement; "none" makes none.
+    calibration
+        The measured error of the judge, by which leaks are corrected; None corrects nothing.
+
+    Raises
+    ------
+    BadValue
+        If a value is out of range.
     """
 
     alpha: float = METRICS.alpha
@@ -86,7 +107,20 @@ class MeasureSettings:
 
 
 def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:
-    """Apply ``function``, which treats each row by itself, to `matrices`; return the results in the order of ``rows``."""
+    """Apply a vectorised function to rows of different lengths.
+
+    Parameters
+    ----------
+    rows
+        Arrays (n,), whose lengths may differ.
+    function
+        From a matrix (rows, n) to one result a row, which depends on no other row.
+
+    Returns
+    -------
+    list
+        The results in the order of ``rows``.
+    """
     result_of_place: dict[int, T] = {}
     for places, matrix in matrices(rows):
         results = function(matrix)
@@ -95,7 +129,13 @@ def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Seque
 
 
 def matrices(rows: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
-    """The rows as matrices of equally long ones, of at most `VALUES` values or one row, each with the places of its rows."""
+    """The rows as matrices of equally long ones, of at most `VALUES` values or one row.
+
+    Yields
+    ------
+    tuple
+        The places of some rows, in their order, and these rows as a matrix (places, n).
+    """
     parts: list[list[int]] = []
     if len(rows):
         sizes = np.array([len(row) for row in rows])
@@ -106,6 +146,7 @@ def matrices(rows: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray
             most = max(1, VALUES // max(1, size))
             for start in range(0, len(places), most):
                 parts.append(places[start : start + most].tolist())
+
     work: Iterable[list[int]] = parts
     if len(parts) > MANY:
         work = progress(parts, "measure", "parts")
@@ -156,8 +197,10 @@ def measure_prompts(
     rows_of_prompts = _each(rows.model, prompts, settings, rate)
     for rows_of_prompt in rows_of_prompts:
         rows.rows += rows_of_prompt
+
     judged = np.flatnonzero(~np.isnan(rate.leaks)).tolist()
     counted = Rate(rate.leaks[judged], rate.n[judged], rate.missing[judged])
+
     # A 0/1 scorer is about the prompts in its scope. In a file that mixes 0/1 prompts with graded ones, which prompts seem
     # to be of 0 and 1 depends on the draws, so nothing is said of them together.
     are_all_judged = len(judged) == len(prompts)
@@ -168,6 +211,7 @@ def measure_prompts(
         add = partial(rows.add, "model", split="forget")
         band_rows(add, "leak_at_k_worst", "sampled", counted.worst(settings.alpha, QUERIES))
         band_rows(add, "leak_at_k", "sampled", counted.mean(settings.alpha, QUERIES))
+
     if settings.calibration:
         if not binary:
             problem = "A calibration needs verdicts, and the scores are not all 0 or 1."
@@ -226,47 +270,37 @@ def _each(
         return []
     alpha = settings.alpha
     rows_of_place = [Rows(model) for _ in prompts]
+
+    # The mean, the spread and the tail of the scores.
     levels = Levels()
     scores = [prompt.scores for prompt in prompts]
     bets = betting.ends_of_rows(scores, alpha)
     for places, matrix in matrices(scores):
-        _score_rows(
-            rows_of_place,
-            places,
-            matrix,
-            prompts,
-            settings,
-            levels,
-            bets.of(places),
-        )
+        of_places = bets.of(places)
+        _score_rows(rows_of_place, places, matrix, prompts, settings, levels, of_places)
 
+    # The probability of a leak, of the prompts whose scores are all 0 or 1.
     lower_ends, upper_ends = rate_bounds(rate.leaks, rate.n, alpha, rate.missing)
-    band = rate.each(alpha, QUERIES)
     for place, prompt in enumerate(prompts):
-        if not math.isnan(rate.leaks[place]):
-            add = partial(
-                rows_of_place[place].add, "question", item=prompt.prompt_id, split="forget"
-            )
-            leaks = int(rate.leaks[place])
-            n = int(rate.n[place])
-            missing = int(rate.missing[place])
-            ends = both_ends(
-                lower_ends[place],
-                upper_ends[place],
-                alpha,
-                Covers.ONE_PROMPT,
-                Assumes.DRAWS,
-                "Clopper-Pearson",
-                n,
-            )
-            share = None
-            if n > missing:
-                share = leaks / (n - missing)
-            evidence = {"leaks": leaks, "n": n, "missing": missing}
-            add("leak", "sampled", share, *ends, missing=missing, evidence=evidence)
-            add("leaks", "sampled", leaks + missing)
-            add("unjudged", "sampled", missing)
-    _add_band_of_each(rows_of_place, prompts, band)
+        if math.isnan(rate.leaks[place]):
+            continue
+        leaks = int(rate.leaks[place])
+        n = int(rate.n[place])
+        missing = int(rate.missing[place])
+        guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", n)
+        ends = both_ends(lower_ends[place], upper_ends[place], *guarantee)
+        share = None
+        if n > missing:
+            share = leaks / (n - missing)
+        evidence = {"leaks": leaks, "n": n, "missing": missing}
+
+        rows = rows_of_place[place]
+        add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
+        add("leak", "sampled", share, *ends, missing=missing, evidence=evidence)
+        add("leaks", "sampled", leaks + missing)
+        add("unjudged", "sampled", missing)
+    _add_band_of_each(rows_of_place, prompts, rate.each(alpha, QUERIES))
+
     rows_of_prompts = [rows.rows for rows in rows_of_place]
     return _in_plausible_order(rows_of_prompts, prompts, alpha)
 
@@ -280,33 +314,44 @@ def _score_rows(
     levels: Levels,
     bets: betting.BettingEnds,
 ) -> None:
-    """Add the bounds of scores of the prompts at ``places``, whose scores are the rows of ``matrix``, (places, n), and on
-    which ``bets`` were made.
+    """Add the bounds of the scores of some prompts that have equally many.
+
+    The quantities of the paper have its bounds, and beside them stand the tighter ones, each at the whole level.
+
+    Parameters
+    ----------
+    rows_of_place
+        By place among the prompts, the rows to add to.
+    places
+        The prompts of this call.
+    matrix
+        (places, n) their scores.
+    levels
+        The levels of the tail's bounds that were found so far: many prompts have the same number of scores.
+    bets
+        The bounds by betting of these prompts.
     """
     thresholds = np.asarray(settings.thresholds, dtype=np.float64)
-    paper = paper_bounds(matrix, settings.alpha, thresholds, missing="worst")
-    sharp = tighter_bounds(
-        matrix,
-        settings.alpha,
-        thresholds,
-        levels,
-        missing="worst",
-        bets=bets,
-    )
+    alpha = settings.alpha
+    paper = paper_bounds(matrix, alpha, thresholds, missing="worst")
+    sharp = tighter_bounds(matrix, alpha, thresholds, levels, missing="worst", bets=bets)
     m_mu = paper.bounds("m_mu")
     m_mu_lower = paper.bounds("m_mu_lower")
     m_sigma = paper.bounds("m_sigma")
     mean_lower = sharp.bounds("mean_lower")
     mean_upper = sharp.bounds("mean_upper")
     sd_upper = sharp.bounds("sd_upper")
+
+    # The tail has a row for each threshold, all of which share one guarantee.
     exceedance = partial(map, IntervalAt, settings.thresholds)
     tail_end = replace(m_mu[0], method=PROVEN["m_gen"][1])
     sharper_method = f"{sharp.exceedance_method}, all thresholds at once"
     sharper_end = replace(tail_end, method=sharper_method)
-    tails = zip(
-        paper.m_gen_lower.tolist(), paper.m_gen.tolist(), sharp.exceedance.tolist(), strict=True
-    )
-    for row, (place, (lowers, uppers, sharper)) in enumerate(zip(places, tails, strict=True)):
+    tail_lowers = paper.m_gen_lower.tolist()
+    tail_uppers = paper.m_gen.tolist()
+    tail_sharper = sharp.exceedance.tolist()
+
+    for row, place in enumerate(places):
         prompt = prompts[place]
         rows = rows_of_place[place]
         add = partial(rows.add, "question", basis="sampled", item=prompt.prompt_id, split="forget")
@@ -316,6 +361,7 @@ def _score_rows(
         plain["ed_score"] = mean_of_draws + settings.rho * sd
         if prompt.missing:
             plain = plain_statistics(prompt.scores, settings.rho)
+
         add("answers", estimate=prompt.n)
         add("unscored", estimate=prompt.missing)
         add("max", estimate=plain["max"])
@@ -324,9 +370,10 @@ def _score_rows(
         add("score_betting", lower=mean_lower[row], upper=mean_upper[row])
         add("sd", estimate=plain["sd"], upper=m_sigma[row])
         add("sd_betting", upper=sd_upper[row])
-        points = exceedance(repeat(None), lowers, uppers)
+
+        points = exceedance(repeat(None), tail_lowers[row], tail_uppers[row])
         plain_tails = rows_at(_about(rows, prompt, "exceedance"), tail_end, points)
-        points = exceedance(repeat(None), repeat(None), sharper)
+        points = exceedance(repeat(None), repeat(None), tail_sharper[row])
         sharper_tails = rows_at(_about(rows, prompt, "exceedance_sharper"), sharper_end, points)
         for of_threshold in zip(plain_tails, sharper_tails, strict=True):
             rows.rows += of_threshold
@@ -344,7 +391,8 @@ def _in_plausible_order(
     a sorted file, the bounds that need the order are left out.
 
     Chance is refused if a bound at the level `CHANCE`, shared by all prompts, excludes the mean too; or if so many of the
-    prompts are excluded at alpha that this has at most the probability `CHANCE_OF_MANY`.
+    prompts are excluded at alpha that this has at most the probability `CHANCE_OF_MANY`, by the upper tail of a binomial
+    distribution.
     """
     suspects = [place for place, row in enumerate(rows) if excluded(row)]
     if not suspects:
@@ -352,6 +400,7 @@ def _in_plausible_order(
     chance_of_as_many = float(bdtrc(len(suspects) - 1, len(prompts), alpha))
     too_many = alpha <= 0.1 and chance_of_as_many <= CHANCE_OF_MANY
     level = min(alpha, CHANCE / len(prompts))
+
     plausible = list(rows)
     for place in suspects:
         is_by_chance = not too_many and not _refutes_its_order(prompts[place].scores, level)
@@ -388,7 +437,10 @@ def _refutes_its_order(scores: np.ndarray, level: float) -> bool:
 
 
 def refuted_by_order(prompts: Sequence[PromptScores]) -> tuple[str, ...]:
-    """The prompts whose mean lies above its own upper bound at the level `CHANCE`, shared by all of them."""
+    """The prompts whose mean lies above its own upper bound at the level `CHANCE`, shared by all of them.
+
+    A missing score counts as 1 in the bound, so that what is missing refutes nothing.
+    """
     level = CHANCE / max(1, len(prompts))
     filled = [np.nan_to_num(prompt.scores, nan=1.0) for prompt in prompts]
     uppers = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
@@ -468,8 +520,20 @@ def _judged_rows(
     judge: Calibration,
     alpha: float,
 ) -> None:
-    """Add bounds of the true leak probability from the verdicts on each prompt and the judge's measured error."""
+    """Add bounds of the true leak probability from the verdicts on each prompt and the judge's measured error.
+
+    Parameters
+    ----------
+    names
+        The ids of the prompts.
+    verdicts
+        Their counts, in the same order.
+    judge
+        The counts of the judge's verdicts on labelled answers, whose own uncertainty is a part of alpha.
+    """
     rate = replace(verdicts, judge=judge)
+
+    # Each prompt.
     single = rate.each(alpha)
     band = rate.each(alpha, QUERIES)
     fits = rate.fits(alpha)
@@ -480,6 +544,7 @@ def _judged_rows(
         add("judge_fits", "judged", bool(fits[place]))
         band_rows(add, "leak_at_k", "judged", band, place)
 
+    # All prompts together.
     add = partial(rows.add, "model", split="forget")
     worst = rate.worst(alpha, QUERIES)
     ends_of_worst = worst.bounds()
@@ -493,6 +558,7 @@ def _judged_rows(
     band_rows(add, "leak_at_k_worst", "judged", worst)
     band_rows(add, "leak_at_k", "judged", rate.mean(alpha, QUERIES))
 
+    # The judge itself, and whether its error can explain the verdicts.
     error = judge.error(alpha / 3)
     guarantee = (error.alpha, Covers.AVERAGE, judge.assumes(), JUDGE_METHOD)
     add_rate = partial(rows.add, "model", basis="judged", evidence=asdict(judge))
@@ -508,7 +574,16 @@ def _judged_rows(
 class _Together:
     """The quantity of which a joint statement is made: P(leak) of each prompt where all scores are 0 or 1, else its mean.
 
-    ``scores`` has each prompt's scores, missing ones as 1, and ``counts`` and ``sizes``, (prompts,), the leaks and draws.
+    Attributes
+    ----------
+    scores
+        The scores of each prompt, missing ones as 1.
+    counts
+        (prompts,) the leaks, missing scores included; NaN where the scores are graded.
+    sizes
+        (prompts,) the draws.
+    binary
+        Whether all scores are 0 or 1.
     """
 
     scores: list[np.ndarray]
@@ -528,18 +603,10 @@ class _Together:
         if self.binary:
             return leak_bounds(self.counts, self.sizes, level)
         values = by_length(self.scores, lambda rows: betting.mean_upper(rows, level).tolist())
+        guarantee = (level, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting")
         bounds = []
         for value, n in zip(values, self.sizes.tolist(), strict=True):
-            bound = Bound(
-                value,
-                "upper",
-                level,
-                Covers.ONE_PROMPT,
-                Assumes.DRAWS_IN_ORDER,
-                "betting",
-                n,
-            )
-            bounds.append(bound)
+            bounds.append(Bound(value, "upper", *guarantee, n))
         return bounds
 
     def p_values(self, tau: float, alpha: float) -> np.ndarray:
@@ -595,7 +662,7 @@ def _together_rows(
 
 
 class Worst(NamedTuple):
-    """The prompt with the largest bound; ``bound`` covers the worst of the prompts."""
+    """The prompt with the largest bound; ``bound`` covers the prompt that is truly the worst, whichever that is."""
 
     prompt_id: str
     bound: Bound
@@ -628,7 +695,10 @@ def metric_of(rows: Sequence[Result]) -> str:
 
 
 def pooled_of(rows: Sequence[Result], alpha: float) -> Bound | None:
-    """The bound of the average probability of a score of 1 over the prompts, where a pooled bound is proven."""
+    """The upper bound of the average probability of a score of 1 over the prompts; None where no pooled bound is proven.
+
+    A prompt with graded scores has no leaks, and `many_prompts.pooled` refuses the whole file then.
+    """
     leaks_of_prompt = {row.item: row.estimate for row in of_prompts(rows, "leaks")}
     leaks = []
     sizes = []
@@ -650,6 +720,7 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
     rows_of_prompts = measure_prompts(measured, prompts, settings)
     single = [row for row in measured.rows if row.at is None]  # most rows are at a k or a threshold
     metric = metric_of(single)
+
     facts = {
         "alpha": alpha,
         "threshold": settings.share_above,
@@ -660,6 +731,7 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
     rows.rows += measured.rows
     if settings.missing == "worst":
         _rows_of_judged_alone(rows, prompts, rows_of_prompts, settings)
+
     for quantity in WORST:
         worst = worst_of(single, quantity)
         if worst:
@@ -689,11 +761,14 @@ def _rows_of_judged_alone(
         judged = prompt.scores[~np.isnan(prompt.scores)]
         if prompt.missing and len(judged):
             judged_alone.append(replace(prompt, scores=judged, missing=0))
+
     rate = counts_of([prompt.scores for prompt in judged_alone])
     again = _each(rows.model, judged_alone, settings, rate)
     again_by_prompt = {}
     for prompt, measured_again in zip(judged_alone, again, strict=True):
         again_by_prompt[prompt.prompt_id] = measured_again
+
+    # A prompt without a missing score has the same rows in both splits.
     for prompt, measured in zip(prompts, rows_of_prompts, strict=True):
         alone = measured
         if prompt.missing:
@@ -708,26 +783,31 @@ def _population_row(
     settings: MeasureSettings,
     binary: bool,
 ) -> None:
-    """Add the expected score of a prompt like these, whose judged scores have the ``means``; None where none is judged."""
+    """Add the expected score of a prompt like these, if they were drawn from a population of questions.
+
+    Parameters
+    ----------
+    means
+        The mean of the judged scores of each prompt; None where none is judged.
+    binary
+        Whether all scores are 0 or 1.
+    """
     sizes = np.array([prompt.n for prompt in prompts])
     missing = np.array([prompt.missing for prompt in prompts])
     if settings.missing == "drop":
         missing = np.zeros_like(missing)
+
+    # (prompts,) the mean with missing scores as 0, and as 1.
     share_missing = missing / sizes
     judged_means = np.nan_to_num(np.array(means, dtype=np.float64))
     low = judged_means * (1 - share_missing)
     high = np.minimum(low + share_missing, 1)
+
+    alpha = settings.alpha
     is_verdict = binary and bool((sizes == 1).all())
-    lower, upper, method = many_prompts.population_ends(low, high, settings.alpha, is_verdict)
-    ends = both_ends(
-        lower,
-        upper,
-        settings.alpha,
-        Covers.POPULATION,
-        Assumes.QUESTIONS,
-        method,
-        len(sizes),
-    )
+    lower, upper, method = many_prompts.population_ends(low, high, alpha, is_verdict)
+    guarantee = (alpha, Covers.POPULATION, Assumes.QUESTIONS, method, len(sizes))
+    ends = both_ends(lower, upper, *guarantee)
     rows.add("model", "score_population", "sampled", mean(means), *ends)
 
 
@@ -754,7 +834,10 @@ def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: Measu
 
 
 def _stopped_rows(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -> Bound:
-    """Add the rows of one prompt; return the upper bound of its mean."""
+    """Add the rows of one prompt; return the upper bound of its mean.
+
+    A missing score is 1 above and 0 below.
+    """
     alpha = settings.alpha
     at_most = np.nan_to_num(prompt.scores, nan=1.0)
     at_least = np.nan_to_num(prompt.scores, nan=0.0)
@@ -770,6 +853,7 @@ def _stopped_rows(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -
     add = partial(rows.add, "question", basis="anytime", item=prompt.prompt_id, split="forget")
     add("score", lower=lower_end, upper=upper_end)
     add("sd", upper=replace(upper_end, value=largest_sd))
+
     judged = prompt.scores[~np.isnan(prompt.scores)]
     if np.isin(judged, (0.0, 1.0)).all():
         add("leak", lower=lower_end, upper=upper_end)
