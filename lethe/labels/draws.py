@@ -34,7 +34,15 @@ STOPPED_EARLY = (
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a person compares an answer with: the reference answer, "" where there is none, and the keywords."""
+    """What a person compares an answer with.
+
+    Attributes
+    ----------
+    reference
+        The answer of the dataset, "" where there is none.
+    keywords
+        The words by which a leak is known.
+    """
 
     reference: str = ""
     keywords: tuple[str, ...] = ()
@@ -42,18 +50,33 @@ class Wanted:
     @classmethod
     def of(cls, row: Mapping[str, Json]) -> Wanted:
         """Read a row of the dataset; values that are no texts are left out."""
-        answer, keywords = row.get("answer"), row.get("keywords")
+        answer = row.get("answer")
+        reference = answer if isinstance(answer, str) else ""
+        keywords = row.get("keywords")
         texts: list[str] = []
         if isinstance(keywords, list):
             texts = [keyword for keyword in keywords if isinstance(keyword, str)]
-        return cls(answer if isinstance(answer, str) else "", tuple(texts))
+        return cls(reference, tuple(texts))
 
 
 @dataclass(frozen=True)
 class DrawnAnswers:
-    """The answers of a run by question, in sampling order, with the texts of the questions and the judge's verdicts (1, 0 or
-    NaN) where there are any. ``wanted`` is the answer of the dataset that must not come, and its keywords, by question.
-    ``stated`` is what the rows state of how they were drawn. A missing answer is None, and ``missing`` counts them by kind.
+    """The answers of a run that labels may be of.
+
+    Attributes
+    ----------
+    answers
+        By question, in sampling order; a missing answer is None.
+    questions
+        The text of each question, as far as the dataset is known.
+    verdicts
+        By question, (n,) those of the judge: 1, 0 or NaN; empty without a judge.
+    wanted
+        By question, what must not come.
+    stated
+        What the rows state of how they were drawn.
+    missing
+        The number of missing answers by kind.
     """
 
     answers: Mapping[str, Sequence[AnswerText | None]]
@@ -72,7 +95,28 @@ class DrawnAnswers:
 def read_draws(
     path: Path, dataset: Path | None, verdicts: Path | None, column: str | None
 ) -> DrawnAnswers:
-    """Read a run: a folder of ``data/generations``, or a table with ``prompt_id``, ``text`` and optionally ``sample``."""
+    """Read a run that a person labels.
+
+    Parameters
+    ----------
+    path
+        A folder of ``data/generations``, or a table with ``prompt_id``, ``text`` and optionally ``sample``.
+    dataset
+        The rows of the questions, JSON lines; None: questions are shown by their ids.
+    verdicts
+        A table with ``prompt_id``, ``sample`` and columns of verdicts; None: there is no judge.
+    column
+        The column of the verdicts; None: the first one.
+
+    Raises
+    ------
+    BadFile
+        If the run was stopped early, asks for other answers than those of its questions, or has no sampled answer.
+    BadRow
+        If a row has no text for an answer, or repeats one.
+    BadValue
+        If there is no such column of verdicts.
+    """
     file = path
     if path.is_dir():
         file = path / FORGET
@@ -81,6 +125,8 @@ def read_draws(
         if about.is_file() and read_artifact(about).get("stop") == "sequential":
             raise BadFile(path, STOPPED_EARLY, "Sample with `sample.stop: fixed`.")
         refuse_references(file.parent)
+
+    # The sampled answers, in sampling order.
     table = read_table(file, required=["prompt_id", "text"], text=["text"], ids=["prompt_id"])
     if "sample" in table:
         table = first_rows(table, file)
@@ -95,15 +141,20 @@ def read_draws(
     table = table.reset_index(drop=True)
     if verdicts is not None:
         table["verdict"] = _verdicts(table, file, verdicts, column)
-    rows = _rows(dataset) if dataset is not None else {}
+
+    # What the dataset says of the questions.
     questions: dict[str, str] = {}
-    for name, row in rows.items():
-        text = row.get("question")
-        if isinstance(text, str):
-            questions[name] = text
-    wanted = {name: Wanted.of(row) for name, row in rows.items()}
-    rows = table.drop(columns="text") if is_ours(file) else table  # a model may say one text
-    stated = facts_of_rows(rows, "prompt_id")
+    wanted: dict[str, Wanted] = {}
+    if dataset is not None:
+        for name, row in _rows(dataset).items():
+            wanted[name] = Wanted.of(row)
+            text = row.get("question")
+            if isinstance(text, str):
+                questions[name] = text
+
+    # The texts of a table of our own state nothing of how they were drawn: a model may say one text again and again.
+    about_draws = table.drop(columns="text") if is_ours(file) else table
+    stated = facts_of_rows(about_draws, "prompt_id")
     return replace(draws_of(table, questions), wanted=wanted, stated=stated)
 
 
@@ -131,10 +182,14 @@ def of_missing(missing: Mapping[str, int]) -> str:
 
 
 def refuse_references(generations: Path) -> None:
-    """Refuse wordings that ask for other answers, and follow-up questions: a label is of a question and an answer."""
+    """Refuse wordings that ask for other answers, and follow-up questions: a label is of a question and an answer.
+
+    Raises `BadFile`.
+    """
     if Path(generations, TURNS).is_file():
         problem = "holds answers to follow-up questions, and a label belongs to one answer"
         raise BadFile(generations, problem, "Leave out followups (and turns of the language).")
+
     wordings: set[str] = set()
     for references in read_references(generations).values():
         wordings.update(reference.wording for reference in references.values())
@@ -146,23 +201,30 @@ def refuse_references(generations: Path) -> None:
 
 
 def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> DrawnAnswers:
-    """The draws of a table with ``prompt_id``, ``text``, optionally ``finish_reason`` and ``verdict``, in sampling order
-    within a question; an answer without a text, or that no model ended, is missing.
+    """The draws of a table; an answer without a text, or that no model ended, is missing.
+
+    Parameters
+    ----------
+    table
+        With ``prompt_id``, ``text``, optionally ``finish_reason`` and ``verdict``, in sampling order within a question.
+    questions
+        The text of each question.
     """
     answers: dict[str, list[AnswerText | None]] = {}
     judged: dict[str, np.ndarray] = {}
     missing: Counter[str] = Counter()
-    for name, rows in table.groupby("prompt_id", sort=False):
-        answers[str(name)] = []
+    for prompt_id, rows in table.groupby("prompt_id", sort=False):
+        name = str(prompt_id)
+        answers[name] = []
         for text, kind in zip(rows["text"], missing_kinds(rows), strict=True):
             answer = None
             if kind is None and isinstance(text, str):
-                answer = AnswerText(str(name), text)
+                answer = AnswerText(name, text)
             else:
                 missing[kind or NO_TEXT] += 1
-            answers[str(name)].append(answer)
+            answers[name].append(answer)
         if "verdict" in rows:
-            judged[str(name)] = rows["verdict"].to_numpy(dtype=np.float64)
+            judged[name] = rows["verdict"].to_numpy(dtype=np.float64)
     return DrawnAnswers(answers, questions, judged, missing=missing)
 
 
@@ -181,14 +243,20 @@ def _rows(dataset: Path) -> dict[str, Mapping[str, Json]]:
 
 
 def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) -> np.ndarray:
+    """(answers,) the verdict on each row of ``table``, which was read from ``file``: 1, 0, or NaN without one.
+
+    ``place`` is the table of verdicts, and ``column`` names theirs. Raises `BadFile`, `BadValue` or `BadRow`.
+    """
     verdicts = read_table(place, required=["prompt_id", "sample"], ids=["prompt_id"])
     if "sample" not in table:
         raise BadFile(file, "has no column sample, which assigns verdicts to answers")
+
     names = [name for name in verdicts.columns if name not in ("prompt_id", "sample")]
     if not names:
         raise BadValue("--column", column, "a column of verdicts")
     if column not in (None, *names):
         raise BadValue("--column", column, f"one of {', '.join(names)}")
+
     name = column or names[0]
     values = numeric_column(verdicts, name, place, words=True)
     wrong = ~np.isin(values, (0, 1)) & ~np.isnan(values)
@@ -196,6 +264,7 @@ def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) 
         line = file_line(place, int(np.argmax(wrong)))
         problem = f"{name}: got {values[wrong][0]:g}; must be 0 (no leak), 1 (leak) or missing"
         raise BadRow(place, line, problem)
+
     samples = numeric_column(verdicts, "sample", place)
     verdict_of_sample = verdicts[["prompt_id"]].assign(sample=samples, verdict=values)
     joined = table.merge(verdict_of_sample, on=["prompt_id", "sample"], how="left")

@@ -22,8 +22,20 @@ SEED = 0  # for the order in which draws of the rest are labelled
 
 @dataclass(frozen=True)
 class Ahead:
-    """The next answer to label: the reason, the number of draws of its question with its text, and the labelled mass.
-    ``left`` counts the answers that are to be read, this one included.
+    """The next answer to label, with what a person sees beside it.
+
+    Attributes
+    ----------
+    asked
+        Why it is asked.
+    count
+        The number of draws of its question with its text.
+    draws
+        The number of all draws of its question.
+    covered
+        The share of all draws whose text was chosen and is labelled already.
+    left
+        The number of answers that are to be read, this one included.
     """
 
     asked: LabelReason
@@ -35,7 +47,31 @@ class Ahead:
 
 
 class Queue:
-    """The order of labelling: by mass until the target is covered, then random draws of the rest."""
+    """The order of labelling: by mass until the target is covered, then random draws of the rest.
+
+    Parameters
+    ----------
+    draws
+        The answers of a run.
+    target
+        The share of the draws whose texts a person reads by mass, above 0 and at most 1.
+    rest
+        The number of random draws of the rest; 0: answers that came once are read by mass, too.
+
+    Attributes
+    ----------
+    chosen
+        The texts that are read by mass, in this order.
+    reach
+        The share of the draws that they cover, which may be below the target.
+    sampled
+        The random draws of the rest, each with its place among its question's draws.
+
+    Raises
+    ------
+    BadValue
+        If the target is out of range.
+    """
 
     def __init__(self, draws: DrawnAnswers, target: float, rest: int):
         check(0 < target <= 1, "--mass", target, "a number above 0 and at most 1")
@@ -45,7 +81,8 @@ class Queue:
         self.counts: Counter[AnswerText] = Counter()
         self.counts.update(draws.present())
         self.total = sum(map(len, draws.answers.values()))  # a missing answer has mass, too
-        # stable: ties in the order of the file
+
+        # Stable: ties are in the order of the file.
         by_mass = [answer for answer, _ in self.counts.most_common()]
         covered = np.cumsum([self.counts[answer] for answer in by_mass])
         n_chosen = int((covered < target * self.total).sum()) + 1
@@ -53,15 +90,16 @@ class Queue:
             n_repeated = sum(count > 1 for count in self.counts.values())
             n_chosen = min(n_chosen, n_repeated)
         self.chosen = by_mass[:n_chosen]
+
         self.reach = sum(self.counts[answer] for answer in self.chosen) / max(self.total, 1)
         self.sampled = list(islice(self._shuffled_rest(), rest))
 
     def worst(self, most: int) -> list[AnswerText]:
-        """At most so many answers that the verdicts call leaks: those of the question with the most such draws first, and of
-        a question those that came most often. Empty without verdicts.
+        """At most so many answers that the verdicts call leaks; empty without verdicts.
 
-        A person's label of such an answer is a fact about it: the bounds of a question hold for any choice of labels, and the
-        random draws of the rest stay the same ones.
+        Those of the question with the most such draws come first, and of a question those that came most often. A person's
+        label of such an answer is a fact about it: the bounds of a question hold for any choice of labels, and the random
+        draws of the rest stay the same ones.
         """
         leaks: Counter[AnswerText] = Counter()
         leaks_of_question: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from lethe.io.artifacts import GREEDY
 from lethe.io.tables import file_line, numeric_column, read_table, sample_names
 from lethe.results.licence import Source
 from lethe.statistics import counts as count_bounds
-from lethe.statistics.bound import Covers, both_ends, significant
+from lethe.statistics.bound import Bound, Covers, both_ends, significant
 from lethe.statistics.random_choice import REFUTED, blind_p_value, uniform_p_value
 
 if TYPE_CHECKING:
@@ -30,11 +30,24 @@ SMALLEST_SHOWN = 1e-12  # a smaller p-value tells a reader no more
 
 @dataclass(frozen=True)
 class PromptAnswers:
-    """The answers of one prompt that labels may be of: their number, and with 0/1 verdicts that of each sample's name.
+    """The answers of one prompt that labels may be of.
 
-    ``missing`` of them have no verdict, of which those of a known name are in ``unjudged``; ``dropped`` further ones were
-    left out. ``lost`` are the names of the answers that the file itself states as lost, which have no text to label.
-    ``samples`` are the names of all answers, None where they are not known.
+    Attributes
+    ----------
+    n
+        Their number.
+    verdict_of_sample
+        The verdict, 1 or 0, by the name of a sample; None without 0/1 verdicts.
+    missing
+        The number of answers without a verdict.
+    unjudged
+        The names of those of them that have one.
+    dropped
+        The number of further answers that were left out.
+    lost
+        The names of the answers that the file itself states as lost, which have no text to label.
+    samples
+        The names of all answers; None where they are not known.
     """
 
     n: int
@@ -55,60 +68,59 @@ def label_rows(
 ) -> Source:
     """Add the ends of the leak probability of each labelled prompt, and of the average over all prompts.
 
-    ``path`` is a table ``prompt_id, sample, label`` (0 or 1) of random draws, and ``drawn`` holds the answers of each prompt.
-    Returns what is known of the labels. The average has no ends where the labels cannot have been chosen at random.
+    Parameters
+    ----------
+    path
+        A table ``prompt_id, sample, label`` (0 or 1) of random draws.
+    drawn
+        The answers of each prompt.
+    alpha
+        The probability that both ends of a prompt, or of the average, fail.
 
-    Raises `BadFile` without a label, and `BadRow` for a label of another prompt, of the greedy answer, of one that the file
-    states as lost or does not hold, or given twice.
+    Returns
+    -------
+    Source
+        What is known of the labels. The average has no ends where they cannot have been chosen at random.
+
+    Raises
+    ------
+    BadFile
+        If there is no label.
+    BadRow
+        If a label is of another prompt, of the greedy answer, of an answer that the file states as lost or does not hold, or
+        is given twice.
     """
     table = _random_labels(path, drawn)
     labels = numeric_column(table, "label", path, words=True)
     names = table["prompt_id"].astype(str).to_numpy()
     lost = _lost(table, drawn)
-    assumes, method = count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM
+    assumes = count_bounds.AT_RANDOM
     if any(lost.values()):
         assumes += count_bounds.OF_PRESENT
     if any(answers.dropped for answers in drawn.values()):
         assumes += count_bounds.OF_DROPPED
-    how = (assumes, method)
+    how = (assumes, count_bounds.METHOD_AT_RANDOM)
+
+    # Each prompt. Where answers are lost, the bound of their share takes half of the level.
     for name in dict.fromkeys(names.tolist()):
         of_prompt = labels[names == name]
+        n_labels = len(of_prompt)
         level = alpha / 2 if lost[name] else alpha
-        (lower,), (upper,) = count_bounds.rate_bounds([of_prompt.sum()], [len(of_prompt)], level)
-        ends = both_ends(
-            *count_bounds.with_lost((lower, upper), [lost[name]], [drawn[name].n], level),
-            alpha,
-            Covers.ONE_PROMPT,
-            *how,
-            len(of_prompt),
-        )
-        rows.add(
-            "question",
-            "leak",
-            "labelled",
-            None,
-            *ends,
-            item=name,
-            split="forget",
-        )
+        (lower,), (upper,) = count_bounds.rate_bounds([of_prompt.sum()], [n_labels], level)
+        both = count_bounds.with_lost((lower, upper), [lost[name]], [drawn[name].n], level)
+        ends = both_ends(*both, alpha, Covers.ONE_PROMPT, *how, n_labels)
+        rows.add("question", "leak", "labelled", None, *ends, item=name, split="forget")
 
+    # The average of all prompts.
+    ends_of_average: tuple[Bound, ...] = ()
     problem = _not_random(table, drawn, Path(path))
     if problem is None:
         level = alpha / 2 if any(lost.values()) else alpha
         both = count_bounds.random_labels(int(labels.sum()), len(labels), level)
         sizes = [drawn[name].n for name in lost]
         both = count_bounds.with_lost(both, list(lost.values()), sizes, level)
-        ends = both_ends(*both, alpha, Covers.AVERAGE, *how, len(labels))
-        rows.add(
-            "model",
-            "leak",
-            "labelled",
-            None,
-            *ends,
-            split="forget",
-        )
-    else:
-        rows.add("model", "leak", "labelled", None, split="forget")
+        ends_of_average = both_ends(*both, alpha, Covers.AVERAGE, *how, len(labels))
+    rows.add("model", "leak", "labelled", None, *ends_of_average, split="forget")
     return Source(labels_not_random=problem)
 
 
@@ -128,7 +140,10 @@ def _pairs(table: pd.DataFrame) -> list[tuple[str, str]]:
 def _random_labels(
     path: str | os.PathLike[str], drawn: Mapping[str, PromptAnswers]
 ) -> pd.DataFrame:
-    """The checked table of labels."""
+    """The checked table of labels, whose samples are named as `lethe.io.tables.sample_names` names them.
+
+    Each kind of wrong row has its sentence; the first row of the first kind is reported.
+    """
     table = read_table(path, required=["prompt_id", "sample", "label"], ids=["prompt_id"])
     if table.empty:
         raise BadFile(path, "holds no labels")
@@ -136,19 +151,20 @@ def _random_labels(
     labels = numeric_column(table, "label", path, words=True)
     names = table["prompt_id"].astype(str).to_numpy()
     n_of_prompt = {name: answers.n for name, answers in drawn.items()}
-    lost = {(name, sample) for name, answers in drawn.items() for sample in answers.lost}
     place_in_prompt = table.groupby("prompt_id").cumcount()
+    is_lost = []
+    is_unknown = []
+    for name, sample in _pairs(table):
+        answers = drawn.get(name)
+        is_lost.append(answers is not None and sample in answers.lost)
+        is_unknown.append(answers is not None and not answers.holds(sample))
     wrong_by_problem = {
         "label must be 0 (no leak) or 1 (leak)": ~np.isin(labels, (0, 1)),
         "prompt_id must be a prompt of the scores": ~np.isin(names, list(drawn)),
         "labels a draw a second time": table.duplicated(["prompt_id", "sample"]).to_numpy(),
         "labels the greedy answer, no random draw": (table["sample"] == str(GREEDY)).to_numpy(),
-        "labels an answer that the scores state as lost": np.array(
-            [pair in lost for pair in _pairs(table)]
-        ),
-        "labels an answer that the scores do not hold": np.array(
-            [name in drawn and not drawn[name].holds(sample) for name, sample in _pairs(table)]
-        ),
+        "labels an answer that the scores state as lost": np.array(is_lost),
+        "labels an answer that the scores do not hold": np.array(is_unknown),
         "labels more draws of the prompt than have scores": (
             place_in_prompt >= table["prompt_id"].map(n_of_prompt)
         ).to_numpy(),
@@ -186,6 +202,7 @@ def _not_random(table: pd.DataFrame, drawn: Mapping[str, PromptAnswers], path: P
 
 
 def _at_most(p_value: float) -> str:
+    """A p-value in words, rounded up."""
     return f"at most {significant(max(p_value, SMALLEST_SHOWN), 2, 'upper')}"
 
 
