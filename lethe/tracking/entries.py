@@ -34,7 +34,21 @@ LockedStage = Mapping[str, Json]
 
 
 class FromFile(NamedTuple):
-    """Results that a command read from a file: a run of their own, outside any pipeline."""
+    """Results that a command read from a file: a run of their own, outside any pipeline.
+
+    Attributes
+    ----------
+    name
+        The name of the run.
+    numbers
+        The numbers without a guarantee, by name.
+    bounds
+        The numbers that have one.
+    params
+        What was asked; None stands for what was not.
+    table
+        A row per question.
+    """
 
     name: str
     numbers: Mapping[str, float]
@@ -45,25 +59,51 @@ class FromFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RunEntry:
-    """What becomes a run of its own, with the stages that made it."""
+    """What becomes a run of its own, with the stages that made it.
 
-    kind: str  # model | audit | game
+    Attributes
+    ----------
+    kind
+        "model", or the stage of a result that belongs to no model: "audit", "game" or "attack".
+    name
+        The name of the entry in params.yaml.
+    fingerprint
+        A digest of the outputs and params of the stages, by which a run is found again.
+    stages
+        By DVC's address of a stage, its entry in dvc.lock.
+    params
+        The params of all stages, with dotted keys.
+    rows
+        Everything that was measured.
+    steps
+        Of training: the steps and their numbers.
+    artifacts
+        Files and folders that are kept with the run, each with the stage that made it.
+    standing
+        The two words on a model.
+    verdict
+        Its sentence.
+    """
+
+    kind: str
     name: str
     fingerprint: str
-    stages: dict[str, LockedStage]  # DVC's address of a stage -> its entry in dvc.lock
+    stages: dict[str, LockedStage]
     params: dict[str, str]
-    rows: tuple[Result, ...]  # everything that was measured
-    steps: list[tuple[int, dict[str, float]]]  # training: the step and its numbers
-    artifacts: list[tuple[str, Path]]  # stage, file or folder
+    rows: tuple[Result, ...]
+    steps: list[tuple[int, dict[str, float]]]
+    artifacts: list[tuple[str, Path]]
     standing: str = ""
     verdict: str = ""
 
     @cached_property
     def numbers(self) -> dict[str, float]:
+        """All numbers of the entry but those of single questions, by name."""
         return flat_numbers(self._whole.values)
 
     @property
     def bounds(self) -> dict[str, Bound]:
+        """Those of them that have a guarantee."""
         return self._whole.bounds
 
     @property
@@ -97,21 +137,35 @@ class RunEntry:
 
     @property
     def state(self) -> str:
+        """A digest of the entry with its words, which may change while its outputs do not."""
         return _mark([self.fingerprint, self.standing, self.verdict])
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """The entries of a workspace, and what belongs to all of them."""
+    """The entries of a workspace, and what belongs to all of them.
+
+    Attributes
+    ----------
+    params
+        The whole of params.yaml, with dotted keys.
+    report
+        The folder of the report; None before there is one.
+    report_digest
+        A digest of its files.
+    compared
+        All rows of the stage `compare`.
+    """
 
     entries: list[RunEntry]
     params: dict[str, str]
     report: Path | None
     report_digest: str
-    compared: Sequence[Result] = ()  # all rows of the stage `compare`
+    compared: Sequence[Result] = ()
 
     @property
     def fingerprint(self) -> str:
+        """A digest of the params and of all entries, by which the run of this pipeline is found again."""
         return _mark([self.params, sorted(entry.fingerprint for entry in self.entries)])
 
     @property
@@ -122,21 +176,29 @@ class Pipeline:
 
 
 def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline:
-    """The workspace as a pipeline, with the report's content: the report logs before DVC writes its entry."""
+    """The workspace as a pipeline, with the report's content: the report logs before DVC writes its entry.
+
+    ``unfinished`` are the addresses of stages that have not finished in the present run.
+    """
     path = workspace / "params.yaml"
     params: dict[str, str] = {}
     if path.exists():
         params = flat(load_yaml(path.read_text(encoding="utf-8")) or {})
+
     folder = workspace / "data" / "report"
     digests = []
     for file in sorted(folder.rglob("*")):
         if file.is_file():
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             digests.append(f"{file.relative_to(folder)} {digest}")
-    report = folder if digests else None
-    compared = _compared(workspace, unfinished)
-    entries = read_entries(workspace, unfinished)
-    return Pipeline(entries, params, report, _mark(digests), compared)
+
+    return Pipeline(
+        entries=read_entries(workspace, unfinished),
+        params=params,
+        report=folder if digests else None,
+        report_digest=_mark(digests),
+        compared=_compared(workspace, unfinished),
+    )
 
 
 def _compared(workspace: Path, unfinished: Collection[str]) -> list[Result]:
@@ -147,7 +209,11 @@ def _compared(workspace: Path, unfinished: Collection[str]) -> list[Result]:
 
 
 def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[RunEntry]:
-    """The entries of dvc.lock whose outputs exist; what stages that are ``unfinished`` left behind is an earlier run's."""
+    """The entries of dvc.lock whose outputs exist; what stages that are ``unfinished`` left behind is an earlier run's.
+
+    An audit, a game or an attack is an entry by itself. The stages of a model are one entry, with the rows that `compare`
+    wrote of it; these are left out where `compare` read results that other stages have replaced since.
+    """
     from lethe.results.trace import refusal_of_all  # loads NumPy
 
     made = _made(workspace)
@@ -156,12 +222,15 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[RunE
         compared = _compared(workspace, unfinished)
     found = Findings.of(compared)
     untraced = refusal_of_all(compared)
-    by_model = _by_model(made)
+    stages_of_model = _by_model(made)
+
     entries: list[RunEntry] = []
     for address, stage in made.items():
         kind, _, name = address.partition("@")
         if kind in SOLE:
             entry = _entry(kind, name, {address: stage}, workspace)
+
+            # What the comparison of all models refuses is refused here, too.
             left = [row for row in entry.rows if row.quantity != "trace_share"]
             if untraced and len(left) < len(entry.rows):
                 mark = _mark([entry.fingerprint, untraced])
@@ -169,7 +238,7 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[RunE
             entries.append(entry)
         elif kind == "metrics":
             rows = [row for row in compared if row.model == name]
-            entry = _entry("model", name, by_model[name], workspace, rows)
+            entry = _entry("model", name, stages_of_model[name], workspace, rows)
             words = found.about(name, FORGETTING)
             if words is not None:
                 title = words.details["title"]
@@ -210,21 +279,22 @@ def _contents(stage: LockedStage, kind: str) -> dict[str, Json]:
 def _by_model(made: Mapping[str, LockedStage]) -> dict[str, dict[str, LockedStage]]:
     """The stages of each model: those that trained what the others read, then those that measured it."""
     measured: dict[str, dict[str, LockedStage]] = {}
-    trained: dict[str, str] = {}  # path of an output -> the stage that made it
+    trainer_of_path: dict[str, str] = {}
     for address, stage in made.items():
         kind, _, name = address.partition("@")
         if kind in TRAINING:
             for out in stage.get("outs", []):
-                trained[out["path"]] = address
+                trainer_of_path[out["path"]] = address
         elif kind not in SOLE:
             measured.setdefault(name, {})[address] = stage
+
     stages: dict[str, dict[str, LockedStage]] = {}
     for name, measuring in measured.items():
         trainers: set[str] = set()
         for stage in measuring.values():
             for path in _contents(stage, "deps"):
-                if path in trained:
-                    trainers.add(trained[path])
+                if path in trainer_of_path:
+                    trainers.add(trainer_of_path[path])
         training = {address: stage for address, stage in made.items() if address in trainers}
         stages[name] = training | measuring
     return stages
@@ -242,18 +312,20 @@ def _entry(
     rows: list[Result] = []
     steps: list[tuple[int, dict[str, float]]] = []
     artifacts: list[tuple[str, Path]] = []
-    # The hashes of outputs: an edit of the code that changes no output makes no run.
     hashes: list[Json] = []
     for address, stage in stages.items():
         params |= _params(address, stage)
+
+        # The hashes of outputs alone: an edit of the code that changes no output makes no run.
         outs = [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])]
         hashes.append([address, stage.get("params"), outs])
+
+        group = address.partition("@")[0]
         for path in _outs(stage, workspace):
             if table.is_place(path):
                 rows += table.read_rows(path)
             elif path.suffix == ".parquet":
                 continue  # a table of what was drawn or scored: its numbers are among the results
-            group = address.partition("@")[0]
             training = path / "training.json"
             if training.is_file():
                 steps = _steps(training)
@@ -261,17 +333,10 @@ def _entry(
                 artifacts.append((group, path))
             elif training.is_file():
                 artifacts.append((group, training))
+
     fingerprint = _mark([kind, name, hashes, flat_numbers(Numbers(compared).values)])
-    return RunEntry(
-        kind,
-        name,
-        fingerprint,
-        stages,
-        params,
-        (*rows, *compared),
-        steps,
-        artifacts,
-    )
+    measured = (*rows, *compared)
+    return RunEntry(kind, name, fingerprint, stages, params, measured, steps, artifacts)
 
 
 def _steps(training: Path) -> list[tuple[int, dict[str, float]]]:
@@ -286,6 +351,7 @@ def _steps(training: Path) -> list[tuple[int, dict[str, float]]]:
 
 
 def _outs(stage: LockedStage, workspace: Path) -> list[Path]:
+    """The files and folders that a stage writes."""
     return [workspace / out["path"] for out in stage.get("outs", [])]
 
 
@@ -316,7 +382,11 @@ def _mark(value: object) -> str:
 
 
 def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Return params with dotted keys; a value that is no text, or an empty object, is JSON."""
+    """Return params with dotted keys; a value that is no text, or an empty object, is JSON.
+
+    >>> flat({"sample": {"n": 2, "engine": "auto"}, "models": {}})
+    {'sample.n': '2', 'sample.engine': 'auto', 'models': '{}'}
+    """
     flattened: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict) and value:

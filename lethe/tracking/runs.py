@@ -65,14 +65,27 @@ def experiment_of(client: MlflowClient, place: str | None, name: str = EXPERIMEN
     return client.create_experiment(name, artifact_location=place, tags={KIND[0]: KIND[1]})
 
 
-def log(
-    pipeline: Pipeline,
-    uri: str,
-    place: str | None,
-    workspace: Path,
-    home: Path,
-) -> int:
-    """Log what a server lacks and update the other descriptions; return the number of new runs of entries."""
+def log(pipeline: Pipeline, uri: str, place: str | None, workspace: Path, home: Path) -> int:
+    """Log what a server lacks and update the other descriptions.
+
+    Parameters
+    ----------
+    pipeline
+        The workspace, as `lethe.tracking.entries` reads it.
+    uri
+        The address of the server, or of a store of MLflow.
+    place
+        Where the artifacts of a new experiment go; None: where the server puts them.
+    workspace
+        The folder with params.yaml and data/.
+    home
+        The repository, of which the workspace is a copy in an experiment of DVC.
+
+    Returns
+    -------
+    int
+        The number of new runs of entries.
+    """
     client = client_of(uri)
     experiment = experiment_of(client, place)
     parent = _pipeline_run(client, experiment, pipeline, workspace, home)
@@ -81,6 +94,8 @@ def log(
     for entry in pipeline.entries:
         finished = _finished(client, experiment, entry.fingerprint)
         run_id = finished or _log_entry(client, experiment, parent, entry, workspace)
+
+        # The words depend on the other models too, so they may change while the numbers do not.
         if entry.verdict:
             client.set_tag(run_id, NOTE, model_note(entry)[:MAX_TAG])
         if entry.standing:
@@ -115,7 +130,10 @@ def _pipeline_run(
     workspace: Path,
     home: Path,
 ) -> str:
-    """The pipeline's run: the existing one, if only the report has changed since or its logging was interrupted."""
+    """The id of the pipeline's run: the existing one, if only the report has changed since or its logging was interrupted.
+
+    A new run notes the pipeline that finished last, with which its description compares it.
+    """
     query = f"tags.`{FINGERPRINT}` = '{pipeline.fingerprint}'"
     for run in client.search_runs([experiment], query, max_results=1):
         return run.info.run_id
@@ -243,7 +261,18 @@ def log_numbers(
 ) -> None:
     """Log numbers, those of the steps of training, and params in as many calls as MLflow needs; NaN is left out.
 
-    The numbers of a ``linked`` model are also its numbers, each with the data that it is of.
+    Parameters
+    ----------
+    run_id
+        The run that is still open.
+    numbers
+        By name; a letter that MLflow refuses becomes "_".
+    params
+        With dotted keys; values of more than `MAX_VALUE` characters are cut.
+    steps
+        The steps of training, each with its numbers.
+    linked
+        A logged model, whose numbers these are too, each with the data that it is of.
     """
     now = int(time.time() * 1000)
     metrics = []
@@ -326,6 +355,7 @@ def _describe_pipeline(
         lines += _changed_numbers(pipeline, links, _earlier_numbers(client, runs, before))
     lines += _models_of(pipeline, links)
 
+    # What the next pipeline compares itself with stands in tags: they are found without reading a run's artifacts.
     standings = {entry.name: entry.standing for entry in pipeline.entries}
     client.set_tag(parent, NOTE, "\n".join(lines).strip()[:MAX_TAG])
     _log_words(client, parent, pipeline, turned)

@@ -15,6 +15,7 @@ import pandas as pd
 from lethe.comparison.over_seeds import OverSeeds
 from lethe.comparison.ranking import Ranking
 from lethe.io.artifacts import Row, expected, read_items, read_references
+from lethe.io.files import Json
 from lethe.measure.answers import AnswerTables, question_answers
 from lethe.measure.answers import worst_answers as worst_most
 from lethe.results import table
@@ -29,7 +30,10 @@ from lethe.tracking.entries import Pipeline, RunEntry
 
 
 def of(entry: RunEntry, workspace: Path) -> dict[str, pd.DataFrame]:
-    """The tables of one run by the name of their file; a table whose artifacts are missing is left out."""
+    """The tables of one run by the name of their file; a table whose artifacts are missing is left out.
+
+    ``workspace`` is the folder that holds params.yaml and data/.
+    """
     tables = {"metrics.json": metrics(entry)}
     if entry.kind == "model":
         tables["questions.json"] = questions(entry, workspace)
@@ -83,8 +87,10 @@ def metrics(entry: RunEntry) -> pd.DataFrame:
     rows = []
     for key, value in entry.numbers.items():
         row = {"metric": key, "value": shown(entry, key), "exact": value}
+        guarantee: Mapping[str, Json] = {}
         bound = entry.bounds.get(key)
-        guarantee = bound.guarantee_dict() if bound else {}
+        if bound is not None:
+            guarantee = bound.guarantee_dict()
         for fact in ("side", "alpha", "covers", "assumes", "method"):
             row[fact] = guarantee.get(fact)
         rows.append(row)
@@ -106,7 +112,11 @@ def worded(value: float, bound: Bound | None) -> str:
 
 
 def questions(entry: RunEntry, workspace: Path) -> pd.DataFrame:
-    """A row per forget question, the one that may leak most first; the numbers of leaks stand before the others."""
+    """A row per forget question, the one that may leak most first.
+
+    The columns are the id, the text, and a column a number under its name in the vocabulary. The numbers of leaks stand
+    before the others, and a number that no question has is left out.
+    """
     asked = _asked(workspace)
     measured = Results({entry.name: entry.rows}).questions(entry.name)
     rows = []
@@ -151,6 +161,7 @@ def worst_answers(entry: RunEntry, workspace: Path) -> pd.DataFrame:
     scored = workspace / "data" / "scores" / entry.name / "forget.parquet"
     if not (drawn.is_file() and scored.is_file()):
         return pd.DataFrame()
+
     tables = AnswerTables({"forget": (drawn, scored)})
     columns = tables.columns("forget")
     stated = (entry.params.get("metrics.binary"), entry.params.get("metrics.leak"))
@@ -160,30 +171,32 @@ def worst_answers(entry: RunEntry, workspace: Path) -> pd.DataFrame:
 
     references = read_references(drawn.parent)
     asked = _asked(workspace)
-    answers = question_answers(tables, scorers, scorers[-1], 1) or {}
+    of_question = question_answers(tables, scorers, scorers[-1], most=1) or {}
     rows = []
-    for worst in worst_most(answers.values(), len(answers)):
-        answer = ""
-        if worst.prompt_id in asked:
-            answer = expected(asked[worst.prompt_id], references)
+    for worst in worst_most(of_question.values(), len(of_question)):
+        item = worst.prompt_id
         row: dict[str, object] = {
-            "question": _question(asked, worst.prompt_id),
+            "question": _question(asked, item),
             "worst_answer": plain(worst.text),
-            "expected": plain(answer),
+            "expected": "",
         }
+        if item in asked:
+            row["expected"] = plain(expected(asked[item], references))
         row |= zip(scorers, worst.scores, strict=True)
-        row |= {
-            "drawn": worst.times,
-            "answers": answers[worst.prompt_id].drawn,
-            "greedy_too": worst.greedy,
-            "prompt_id": plain(worst.prompt_id),
-        }
+        row["drawn"] = worst.times
+        row["answers"] = of_question[item].drawn
+        row["greedy_too"] = worst.greedy
+        row["prompt_id"] = plain(item)
         rows.append(row)
     return pd.DataFrame(rows)
 
 
 def plain(text: str) -> str:
-    """A text with the names of invisible characters in their places, cut after `LONGEST` characters."""
+    """A text with the names of invisible characters in their places, cut after `LONGEST` characters.
+
+    >>> plain("left\\u202eright")
+    'left<U+202E>right'
+    """
     visible = []
     for character in text[:LONGEST]:
         name = named(character) or character
@@ -212,13 +225,17 @@ def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
 
 
 def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
-    """A row per question, the worst first: queries until an even chance of a leak, and leak@N from and to."""
+    """A row per question, the worst first: queries until an even chance of a leak, and leak@N from and to.
+
+    No number of queries stands where a leak may never come.
+    """
     rows = []
-    for question, tree in sorted(_trees(name, workspace), key=lambda pair: -pair[1].lower):
+    worst_first = sorted(_trees(name, workspace), key=lambda pair: -pair[1].lower)
+    for question, tree in worst_first:
         row: dict[str, object] = {"question": question}
-        ends = ("queries_from", "queries_to")
-        for end, queries in zip(ends, tree.queries_until_half, strict=True):
-            row[end] = queries if math.isfinite(queries) else None
+        fewest, most = tree.queries_until_half
+        row["queries_from"] = fewest if math.isfinite(fewest) else None
+        row["queries_to"] = most if math.isfinite(most) else None
         for n, (low, high) in tree.leak_at.items():
             row[f"leak@{n} from"] = low
             row[f"leak@{n} to"] = high
@@ -232,7 +249,8 @@ def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
     path = table.place(workspace / "data", "exact", name)
     if not path.is_file():
         return []
-    exact = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name)
+    results = table.Results({name: tuple(table.read_rows(path))})
+    exact = certificates_of(results, name)
     if not exact:
         return []
     asked = _asked(workspace)
