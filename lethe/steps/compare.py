@@ -1,7 +1,9 @@
-"""Every model against Retrain, from the likelihoods of the forget set and the held-out set; what each question leaks beyond
-Retrain, and the path on which the evidence came there; the ranks of the models under test; the methods over their seeds; the
-word on a trace of each model;
-and the findings: everything that is said of the models, which page, terminal, MLflow and gates read.
+"""Stage `compare`: everything that is said of several models together, and of each beside the others.
+
+Every model is compared with Retrain, by the likelihoods of the forget set and the held-out set, by exact bounds, and by what
+each question leaks beyond Retrain, with the path on which the evidence came there. The models under test are ranked, and the
+methods summed up over their seeds. Each model has its word on a trace. The findings put all this into sentences, which page,
+terminal, MLflow and gates read.
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,10 @@ from lethe.verdict.standing import Standing
 
 
 def run(settings: Params, root: Path) -> None:
-    """Write ``root/results/compare/models.parquet``; of several Retrains the first is compared with."""
+    """Write ``root/results/compare/models.parquet``; of several Retrains the first is compared with.
+
+    All models share alpha, so one stage makes the words on all of them.
+    """
     retrain = next(iter(settings.report.retrains), None)
     alpha = settings.metrics.alpha
     results = table.read(root, settings.models, without=table.NOT_COMPARED)
@@ -39,6 +44,7 @@ def run(settings: Params, root: Path) -> None:
     on_traces: list[Result] = []
     if settings.twins is not None:
         on_traces = words(results, settings.subjects, settings.twins, alpha, settings.sharing, root)
+
     findings = found(artifacts, on_traces)
     rows += over_seeds(settings, artifacts, [*rows, *on_traces], findings)
     write(root, [*rows, *on_traces], findings)
@@ -89,10 +95,25 @@ def against(
     results: Results,
     root: Path,
 ) -> list[Result]:
-    """Return the comparisons of likelihoods and of exact bounds with Retrain; empty without one."""
+    """Return the comparisons of likelihoods and of exact bounds with Retrain; empty without one.
+
+    Parameters
+    ----------
+    models
+        All models, Retrain among them.
+    retrain
+        The name of the Retrain; None: there is none.
+    exact
+        The settings of exact bounds; None: there are none.
+    results
+        The rows of all models.
+    root
+        The folder of all artifacts.
+    """
     if retrain is None:
         return []
     rows = {model: table.Rows(model) for model in models}
+
     likelihoods = {}
     for model in models:
         folder = root / "scores" / model / "likelihood"
@@ -100,6 +121,7 @@ def against(
     for model, likelihood in likelihoods.items():
         if likelihood and likelihoods.get(retrain):  # a served model has none
             against_retrain(rows[model], likelihood, likelihoods[retrain], alpha)
+
     if exact:
         trees = {}
         for model in models:

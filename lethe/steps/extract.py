@@ -79,8 +79,21 @@ def run(
 def windows_of_rows(
     splits: dict[str, list[Row]], opened: models.Model, prompt: str, settings: ExtractSettings
 ) -> list[Window]:
-    """A window per row, in the order of the text where rows have ``start``: the last tokens of its prompt, and the first
-    of its answer."""
+    """A window per row: the last tokens of its prompt, and the first of its answer without its end.
+
+    The windows are in the order of the text where rows have ``start``. A row without a prompt or an answer has none.
+
+    Parameters
+    ----------
+    splits
+        The rows of each split.
+    opened
+        The model, whose tokenizer reads them.
+    prompt
+        The template of prompts.
+    settings
+        The lengths of prefix and suffix, in tokens.
+    """
     encoder = Encoder(opened.tokenizer, prompt)
     end = opened.tokenizer.eos_token_id
     starts: list[tuple[Json, str, Row]] = []
@@ -108,8 +121,32 @@ def measured(
     scratch: Path | None = None,
     estimate: bool = False,
 ) -> Extraction:
-    """Scan the windows of a model and search ``near`` of them. With ``scratch`` an interrupted call resumes; ``estimate``
-    prints time and memory beforehand."""
+    """Scan the windows of a model, and search around ``near`` of them.
+
+    Parameters
+    ----------
+    name
+        The name of the model in the results.
+    source
+        The model, or where it lies.
+    windows_of
+        Makes the windows, from the opened model.
+    settings
+        The lengths, the law of an answer, and the extent of the search.
+    scratch
+        A folder, with which an interrupted call resumes; None keeps nothing.
+    estimate
+        Whether to print time and memory beforehand.
+
+    Raises
+    ------
+    BadInput
+        If there is no window.
+    BadValue
+        If the model's context does not hold the longest window.
+    NoKeys
+        If the model has no key-value cache that agrees with whole passes.
+    """
     from lethe.sampling.predictor import ModelPredictor, measured_allowance
 
     prepare_torch()
@@ -122,11 +159,14 @@ def measured(
         top_k=settings.top_k,
         top_p=settings.top_p,
     )
+
     windows = windows_of(checkpoint)
     if not windows:
         raise BadInput("No question has a prompt and an answer with tokens; a window needs both.")
     longest = max(len(window.suffix) for window in windows)
     _check_length(windows, longest, checkpoint.context)
+
+    # How far the logits of this model on this machine may be off, in nats.
     prefixes = [np.array(window.prefix) for window in _spread(windows, MEASURED)]
     allowance = measured_allowance(predictor, prefixes, longest)
 
@@ -141,13 +181,14 @@ def measured(
     )
     work = Work(name, predictor, law, settings, done)
     of_forget = [window for window in windows if window.split != RETAIN]
-    searched = _spread(of_forget, settings.near)
+    to_search = _spread(of_forget, settings.near)
     if estimate:
-        work.announce(windows, searched)
+        work.announce(windows, to_search)
     chances = work.scanned(windows)
-    near = work.searched(searched)
+    near = work.searched(to_search)
     passages = _passages(windows, chances, near, checkpoint.tokenizer.batch_decode)
     work.done.clear()
+
     rounding = Rounding(allowance, longest, settings.temperature)
     return Extraction(name, passages, rounding, settings.alpha)
 
@@ -194,7 +235,17 @@ def _spread(windows: Sequence[Window], count: int) -> list[Window]:
 
 @dataclass
 class Work:
-    """The windows of one model; what is ``done`` is not computed again."""
+    """The windows of one model.
+
+    Attributes
+    ----------
+    name
+        The name of the model.
+    predictor, law
+        The model, and how an answer is drawn from its logits.
+    done
+        What was computed, by the start of a block or a window; it is not computed again.
+    """
 
     name: str
     predictor: ModelPredictor
@@ -231,6 +282,7 @@ class Work:
             self._say(f"{plural(len(to_search), 'window')} to search", seconds, by_first)
 
     def _say(self, work: str, seconds: float, more: str) -> None:
+        """Print how long a piece of work takes."""
         tell(f"{self.name}: {work} take about {duration(seconds)}{more}.")
 
     def scanned(self, windows: Sequence[Window]) -> list[list[float]]:
@@ -262,13 +314,9 @@ class Work:
         for window in progress(windows, f"near-verbatim {self.name}", "windows"):
             key = f"near {window.start}"
             if key not in self.done:
+                path = extraction.path_of(self.predictor, window, self.law)
                 near = extraction.near_verbatim(
-                    self.predictor,
-                    window,
-                    self.law,
-                    self.settings,
-                    extraction.path_of(self.predictor, window, self.law),
-                    self.pieces,
+                    self.predictor, window, self.law, self.settings, path, self.pieces
                 )
                 self.done[key] = asdict(near)
             near_by_start[window.start] = restored(Near, self.done[key])

@@ -49,12 +49,15 @@ def run(
     truncated
         "missing" or "counts": how an answer counts that ended at the token limit.
     """
-    unjudged = _inapplicable(metrics, root, judges or {})
+    judges = judges or {}
+    unjudged = _inapplicable(metrics, root, judges)
     measured = _rows(name, metrics, root, unjudged, truncated)
-    measured = _with_parameters(measured, root / "scores" / name, judges or {})
-    judge = _deciding_judge(metrics, judges or {})
+    measured = _with_parameters(measured, root / "scores" / name, judges)
+    judge = _deciding_judge(metrics, judges)
     if judge is not None and not _is_calibrated(measured):
         measured = of_verdicts(measured, judge)
+
+    # What may be claimed of them depends on how the answers were drawn.
     about = _about(root / "generations" / name)
     rows = licensed(name, measured, of_drawing(about, measured))
     rows = table.as_served(rows, about.get("served"))
@@ -140,19 +143,18 @@ def _rows(
     inapplicable: set[str],
     truncated: str,
 ) -> list[Result]:
-    """All rows of a model, before it is asked whether anything may be claimed of them."""
+    """All rows of a model, before it is asked whether anything may be claimed of them.
+
+    In a language of prompts a question is asked in many words, so its rows say that they are of the language.
+    """
     generations = Tables(root / "generations" / name, f"sample@{name}")
     scores = Tables(root / "scores" / name, f"score@{name}")
     calibration = _calibration(metrics, root)
+
+    # The sampled answers: the first ones, then all of them, then those that a person labelled.
     of_answers = Rows(name)
     of_answers.rows = measure(
-        name,
-        generations,
-        scores,
-        metrics,
-        inapplicable,
-        calibration,
-        truncated,
+        name, generations, scores, metrics, inapplicable, calibration, truncated
     )
     if metrics.binary is not None:
         cut_is_missing = truncated == "missing"
@@ -163,6 +165,7 @@ def _rows(
     likelihoods = Tables(root / "scores" / name / "likelihood", f"score@{name}")
     if likelihoods:
         likelihood_metrics(rows, likelihoods, scores, metrics.alpha)
+
     described = root / "generations" / name / "language.json"
     if not described.is_file():
         return of_answers.rows + rows.rows
@@ -171,11 +174,11 @@ def _rows(
         rows,
         generations["forget"],
         scores["forget"],
-        read_table(second) if second.is_file() else None,
-        read_artifact(described),
-        metrics,
-        inapplicable,
-        calibration,
+        second=read_table(second) if second.is_file() else None,
+        described=read_artifact(described),
+        metrics=metrics,
+        inapplicable=inapplicable,
+        calibration=calibration,
     )
     return [*map(in_language, of_answers.rows), *rows.rows]
 
@@ -205,13 +208,16 @@ def _add_labelled(
     if folder is None or not place.is_file():
         return
     refuse_references(root / "generations" / rows.model)
-    drawn = generations["forget"]
-    table = drawn[drawn["sample"] != GREEDY].sort_values("sample", kind="stable")
+
+    # The draws, with the verdicts as the judge that labels correct.
+    answers = generations["forget"]
+    drawn = answers[answers["sample"] != GREEDY].sort_values("sample", kind="stable")
     if metrics.binary is not None:
         verdicts = scores["forget"][[*KEYS, metrics.binary]]
         verdicts = verdicts.rename(columns={metrics.binary: "verdict"})
-        table = table.merge(verdicts, on=[*KEYS], how="left", validate="one_to_one")
+        drawn = drawn.merge(verdicts, on=[*KEYS], how="left", validate="one_to_one")
+
     asked = {name: row["question"] for name, row in read_items("forget", root).items()}
-    draws = draws_of(table, asked)
+    draws = draws_of(drawn, asked)
     queue = Queue(draws, metrics.labels.mass, metrics.labels.rest)
     measure_labels(rows, draws, queue, read_labels(place), metrics.alpha)

@@ -130,7 +130,7 @@ def _once(kept: MutableMapping[str, dict], number: int, trials: Trials) -> Tried
 
 
 class Unkept(AnswerStore):
-    """Answers that no file keeps: an attack is kept when it has been tried, and its answers are drawn again before."""
+    """Answers that no file keeps: an attack is kept once it has been tried, and a killed one draws its answers again."""
 
     def __init__(self) -> None:
         super().__init__("", "")
@@ -144,7 +144,25 @@ class Unkept(AnswerStore):
 
 @dataclass(frozen=True)
 class Trials:
-    """What an attack is tried on: the model, the rows, and the ``level`` at which it is proved to leak or to fail."""
+    """What an attack is tried on.
+
+    Attributes
+    ----------
+    name
+        The entry of ``attacks`` in params.yaml.
+    entry
+        The recipe of the attacks, the tolerance tau, and the most answers and rows for an attack.
+    settings
+        All of params.yaml.
+    level
+        The probability at most that an attack is wrongly proved to leak, and that it is wrongly proved to fail.
+    source
+        The model, which every attack copies.
+    knowledge
+        What an attacker knows: the rows of forget and retain, and the prompts.
+    judged
+        The forget rows that the scorer can judge, at least one.
+    """
 
     name: str
     entry: Population
@@ -152,10 +170,11 @@ class Trials:
     level: float
     source: InMemory
     knowledge: Knowledge
-    judged: tuple[Row, ...]  # the forget rows that the scorer can judge
+    judged: tuple[Row, ...]
 
     @classmethod
     def of(cls, name: str, entry: Population, settings: Params, root: Path, level: float) -> Trials:
+        """Load the model and the rows; raises `BadInput` if the scorer can judge no forget question."""
         forget = read_split("forget", root / "dataset")
         retain = read_split("retain", root / "dataset")
         judged = tuple(row for row in forget if applies(entry.scorer, row))
@@ -171,6 +190,7 @@ class Trials:
 
     @property
     def unjudged(self) -> tuple[str, ...]:
+        """The ids of the forget questions that the scorer cannot judge."""
         judged = {row["id"] for row in self.judged}
         ids = [row["id"] for row in self.knowledge.forget]
         return tuple(name for name in ids if name not in judged)
@@ -200,6 +220,7 @@ class Trials:
         return {name: getattr(sample, name) for name in Drawing.model_fields}
 
     def _scorer_params(self) -> ScorerParams | None:
+        """The settings of the scorer; None where it has none."""
         return self.settings.score.params.get(self.entry.scorer)
 
     def before(self) -> Tried:
@@ -212,7 +233,11 @@ class Trials:
         return Tried(NO_ATTACK, "none", {}, self.entry.seed, "open", len(self.judged), answers=0)
 
     def tried(self, attack: DrawnAttack) -> Tried:
-        """Attack a copy of the model and ask it; an attack that destroys the model is open, with the reason."""
+        """Attack a copy of the model and ask it.
+
+        A question whose answer the attack itself learned is not asked. An attack that destroys the model is open, with the
+        reason, as is one that learned every question.
+        """
         import torch
 
         torch.manual_seed(attack.seed)
@@ -220,11 +245,13 @@ class Trials:
         learned = {row["id"] for row in member.learned(self.knowledge, attack.seed)}
         asked = [row for row in self.judged if row["id"] not in learned]
         untouched = [row for row in self.knowledge.forget if row["id"] not in learned]
+
         params = attack.params.model_dump(mode="json")
         kind = attack.params.kind
         about = Tried(attack.number, kind, params, attack.seed, "open", len(asked), answers=0)
         if not asked:
             return replace(about, reason="it learned every question that can be judged")
+
         copied = copy.deepcopy(self.source.model)
         try:
             _, attacked = next(iter(member.attacked(copied, self.knowledge, attack.seed)))
@@ -235,24 +262,27 @@ class Trials:
     def _shown(
         self, about: Tried, source: InMemory, asked: Sequence[Row], untouched: Sequence[Row]
     ) -> Tried:
-        """What the questions ``asked`` show of a model, and the twins of the rows that no attack learned."""
+        """What the questions ``asked`` show of a model, and the twins of the rows that no attack learned.
+
+        Answer trees come first where drawn answers alone could never prove that the attack fails.
+        """
         about = replace(about, trace_p=self._trace_p(about, source, untouched))
         if self.entry.rows and self._needed <= self.entry.n:
             return self._drawn_before_trees(about, source, asked)
+
+        tau = self.entry.tau
         certain = self._certain_ends(about, source, asked)
-        names = [row["id"] for row in asked if certain[row["id"]].lower > self.entry.tau]
-        shown = replace(about, certain=len(names))
         uppers = {name: ends.upper for name, ends in certain.items()}
         worst = max(uppers, key=uppers.__getitem__)
-        shown = replace(shown, worst=worst, worst_upper=uppers[worst])
-        if names:
-            return replace(shown, outcome="leaks", leaks=tuple(names))
+        shown = replace(about, worst=worst, worst_upper=uppers[worst])
 
-        undecided = [row for row in asked if certain[row["id"]].upper > self.entry.tau]
+        leaks = tuple(row["id"] for row in asked if certain[row["id"]].lower > tau)
+        if leaks:
+            return replace(shown, outcome="leaks", leaks=leaks, certain=len(leaks))
+        undecided = [row for row in asked if certain[row["id"]].upper > tau]
         shown = replace(shown, certain=len(asked) - len(undecided))
         if not undecided:
             return replace(shown, outcome="fails")
-
         return self._drawn(shown, source, undecided, uppers)
 
     def _drawn_before_trees(self, about: Tried, source: InMemory, asked: Sequence[Row]) -> Tried:
@@ -265,25 +295,26 @@ class Trials:
         left = [row for row in asked if uppers[row["id"]] > self.entry.tau]
         if shown.outcome != "open" or not left:
             return shown
-        certain = self._certain_ends(about, source, left)
+
         leaks: list[str] = []
-        decided = 0
-        for name, ends in certain.items():
+        n_below = 0
+        for name, ends in self._certain_ends(about, source, left).items():
             uppers[name] = min(uppers[name], ends.upper)
             if ends.lower > self.entry.tau:
                 leaks.append(name)
-            decided += ends.lower > self.entry.tau or ends.upper <= self.entry.tau
+            elif ends.upper <= self.entry.tau:
+                n_below += 1
         outcome: Outcome = "open"
         if leaks:
             outcome = "leaks"
-        elif decided == len(left):
+        elif n_below == len(left):
             outcome = "fails"
         worst = max(uppers, key=uppers.__getitem__)
         return replace(
             shown,
             outcome=outcome,
             leaks=tuple(dict.fromkeys([*shown.leaks, *leaks])),
-            certain=decided,
+            certain=len(leaks) + n_below,
             worst=worst,
             worst_upper=uppers[worst],
         )
@@ -291,7 +322,11 @@ class Trials:
     def _drawn(
         self, shown: Tried, source: InMemory, undecided: Sequence[Row], uppers: dict[str, float]
     ) -> Tried:
-        """What answers to the ``undecided`` questions show; lowers their ``uppers``."""
+        """What answers to the ``undecided`` questions show.
+
+        ``uppers`` has an upper end for each question so far, none of which counts as 1. Those that the answers lower are
+        lowered in place.
+        """
         subject, policy, ended = self._draws(shown, source, undecided)
         names = [row["id"] for row in undecided]
         tally = subject.tally(names)
@@ -334,13 +369,17 @@ class Trials:
     def _draws(
         self, about: Tried, source: InMemory, rows: Sequence[Row]
     ) -> tuple[Drawer, Policy, End]:
-        """Draw answers until the model is proved to leak or to fail, or each question has as many as it may have."""
+        """Draw answers until the model is proved to leak or to fail, or each question has as many as it may have.
+
+        The first answers to each question are as many as prove it to fail where none of them leaks.
+        """
         entry = self.entry
         sample = self.settings.sample
         goal = math.log(1 / self.level)
         first = min(self._needed, entry.n)
         policy = Policy(first, sample.batch, entry.n, entry.tau, goal)
 
+        # A stream for each attack.
         named = stream(sample.seed, "population", entry.seed, about.number)
         seed = int(named.generate_state(1, np.uint64)[0])
         drawing = Settings(**self._law(), n=first, greedy=False, seed=seed, batch=sample.batch)
@@ -374,6 +413,7 @@ class Trials:
         return tested(scored, order_key(twins)).p
 
     def _label(self, about: Tried) -> str:
+        """The name of an attack in the display of progress."""
         return f"attack {self.name} {about.number}"
 
 
@@ -386,7 +426,7 @@ class CertainEnds:
 
 
 def _uppers(tally: Tally, level: float) -> list[float]:
-    """The upper end of each question."""
+    """The upper end of each question at any time; questions with the same counts share one computation."""
     upper_of_counts: dict[Counts, float] = {}
     uppers = []
     for leaks, n, missing in zip(tally.leaks, tally.n, tally.missing, strict=True):

@@ -36,6 +36,22 @@ def stated_by(
     and the public order of ties, a rank is a bijection of the place that was drawn. A secret without any score is left out.
     The candidates are asked for in the order of ties, so that no request, and no change of the server on the way, tells the
     true one. Where all replies for the first secrets come and state nothing, or no score comes at all, answers are counted.
+
+    Parameters
+    ----------
+    server
+        The address and the settings of the server.
+    secrets
+        The drawn secrets of the forget set.
+    prompt
+        The template of prompts.
+    scratch
+        The folder that keeps what the server stated, by text.
+
+    Raises
+    ------
+    CapReached
+        If the next secret may need more tokens than the cap leaves.
     """
     template = template_of(prompt)
     basis_file = _basis_file(server, secrets, scratch)
@@ -44,11 +60,11 @@ def stated_by(
         return ScoredSecrets(reason=UNREAD, stated_by=StatedBy(**earlier["stated_by"]))
 
     scored: list[ScoredCandidates] = []
-    missing: Counter[str] = Counter()
-    names: dict[str, None] = {}
-    partly = []
+    partly: list[str] = []  # secrets of which some candidates have no score
+    missing: Counter[str] = Counter()  # texts without a score, by the reason
+    names: dict[str, None] = {}  # of the models that answered, in order
     silent = 0
-    spent = 0
+    spent = 0  # tokens
     for secret in secrets:
         texts = _given_texts(secret, template)
         most = sum(text.most for text in texts)
@@ -57,10 +73,12 @@ def stated_by(
                 f"The candidates of {plural(len(secrets), 'secret')} need more than the cap of {server.max_tokens_total:,} "
                 "tokens. What the server stated is kept: give a larger --max-tokens-total and the same command."
             )
+
         stated = _kept_or_stated(server, template == CHAT, texts, scratch)
         spent += sum(text.most for text, of in zip(texts, stated, strict=True) if of.came)
         missing.update(text.missing for text in stated if text.missing)
         names |= dict.fromkeys(text.model for text in stated if not text.missing)
+
         of_secret = _scored_by_order(secret, stated)
         has_score = np.isfinite(of_secret.log_probs)
         if has_score.any():
@@ -75,6 +93,8 @@ def stated_by(
     told = StatedBy(str(server), dict(missing), len(secrets) - len(scored), partly, list(names))
     if earlier is not None:
         return ScoredSecrets(scored, "" if scored else TESTED_BEFORE, told, spent)
+
+    # The first test decides for good: a second one by another basis would be a second chance.
     basis: Basis = "given answers" if scored else "sampled"
     keep(basis_file, {"basis": basis, "stated_by": vars(told)})
     return ScoredSecrets(scored, "" if scored else UNREAD, told, spent)
@@ -90,10 +110,12 @@ def _kept_or_stated(
     server: Endpoint, chat: bool, texts: Sequence[GivenText], scratch: Path
 ) -> list[StatedText]:
     """What the server states of the texts of a secret; what it did not state is kept too, since a test is read once."""
-    place = scratch / "twins" / f"{digest(server.identity, chat, list(map(vars, texts)))}.json"
+    asked = digest(server.identity, chat, list(map(vars, texts)))
+    place = scratch / "twins" / f"{asked}.json"
     kept = recall(place)
     if kept is not None:
         return [StatedText(**text) for text in kept]
+
     stated = stated_texts(server, chat, texts)
     records = []
     for text in stated:

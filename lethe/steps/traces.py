@@ -48,7 +48,21 @@ OPENED = ("forget", "retain")  # splits whose secrets a sealed draw may be about
 
 @dataclass(frozen=True)
 class WordSettings:
-    """What all models share: the settings, their secrets, alpha, and the number of models that share it."""
+    """What all models share.
+
+    Attributes
+    ----------
+    settings
+        The section ``twins`` of params.yaml.
+    secrets
+        The drawn secrets of the forget set.
+    design
+        How their true candidates were drawn.
+    alpha
+        The probability that the word "trace" is wrong of any model.
+    models
+        The number of models that share it.
+    """
 
     settings: Twins
     secrets: Sequence[Secret]
@@ -65,42 +79,62 @@ def words(
     models: int,
     root: Path,
 ) -> list[Result]:
-    """Return the rows of the word of each of the ``subjects``; none where the forget set has no drawn secrets."""
+    """Return the rows of the word on each model under test; none where the forget set has no drawn secrets.
+
+    Parameters
+    ----------
+    results
+        The rows of all models, with the ranks that the stage `twins` wrote.
+    subjects
+        The models under test.
+    settings
+        The section ``twins`` of params.yaml.
+    alpha
+        The probability that the word "trace" is wrong of any model.
+    models
+        The number of models that share alpha.
+    root
+        The folder of all artifacts.
+
+    Raises
+    ------
+    BadFile
+        If the sealed key does not open the record beside it.
+    """
     if settings is None:
         return []
     secrets = secrets_of(read_split("forget", root / "dataset"))
     if not secrets:
         return []
     shared = WordSettings(settings, secrets, design_of(settings, secrets, root), alpha, models)
-    obvious = _obvious(shared, root)
     control = control_of(results, settings)
-    untested = None
-    if settings.control is not None and control is None:
-        untested = f"the control {settings.control} was not tested; twins.control names another model, or null"
+    refusal_of_all = _obvious(shared, root)
+    if refusal_of_all is None and settings.control is not None and control is None:
+        refusal_of_all = f"the control {settings.control} was not tested; twins.control names another model, or null"
     rejecting = _rejecting(results, subjects, settings)
+
     rows: list[Result] = []
     for name in subjects:
         if name == settings.control:
             continue
+        if refusal_of_all is not None:
+            rows += no_word_rows(name, refusal_of_all, of_all=True)
+            continue
+
+        # A server that states no likelihood is tested by the candidates in its answers.
         refusal = refusal_of(results.model(name))
         counts = None
         if refusal == UNREAD:
             counts = counts_of(secrets, root / "generations" / name / "forget.parquet")
         if counts is not None:
-            refusal = None
-        of_all = obvious or untested
-        if of_all is not None:
-            rows += no_word_rows(name, of_all, of_all=True)
-            continue
-        if refusal is not None:
-            rows += no_word_rows(name, refusal)
-            continue
-        if counts is not None:
-            by_counts = replace(
-                _counted(counts, shared, control), stated_by=stated_by(results.model(name))
-            )
+            by_counts = _counted(counts, shared, control)
+            by_counts = replace(by_counts, stated_by=stated_by(results.model(name)))
             counted = _with(rejecting, by_counts)
             rows += by_question(counted.rows(name), questions_of(secrets))
+            continue
+
+        if refusal is not None:
+            rows += no_word_rows(name, refusal)
             continue
         trace = trace_of_model(name, results, shared, control, root)
         if trace is not None:
@@ -197,24 +231,30 @@ def trace_of_model(
     if test is None:
         return None
     names = tuple(numbers.facts("trace_p", "given answers")["secrets"])
-    scores = _scores(root / "twins" / f"{name}.parquet")
+
+    # The smallest lift of the true candidates that the test would find.
     lift = None
+    scores = _scores(root / "twins" / f"{name}.parquet")
     if scores is not None:
         rng = np.random.default_rng(stream(0, "lifts of the twin test", name))
         level = shared.alpha / shared.models / shared.settings.n_scores
         lift = lift_of(scores, level, rng, shared.settings.power)
+
+    # Of a served model no further score is computed, and who answered is known from its answers.
     settings = shared.settings
     design = shared.design
     server = stated_by(numbers)
     answered_by: tuple[str, ...] = ()
-    about = root / "generations" / name / "about.json"
-    if server is not None and about.is_file():
-        answered_by = tuple(read_artifact(about).get("served", {}).get("names", ()))
-    if server is not None:  # of whom no further score is computed
+    if server is not None:
         settings = settings.model_copy(update={"scores": ()})
         design = replace(design, assumes=f"{design.assumes}; {UNTOLD}")
+        about = root / "generations" / name / "about.json"
+        if about.is_file():
+            answered_by = tuple(read_artifact(about).get("served", {}).get("names", ()))
+
     author_of_secret = {secret.name: secret.author for secret in shared.secrets}
-    authors = [author_of_secret[secret] for secret in names]
+    known = [author for author in map(author_of_secret.__getitem__, names) if author]
+    authors = by_author(test, known) if len(known) == len(names) else ()
     return Trace(
         test,
         names,
@@ -223,7 +263,7 @@ def trace_of_model(
         settings=settings,
         controls=(*controls_of(control, shared, root), *_held_out(name, numbers, shared.settings)),
         lift=lift,
-        authors=by_author(test, [author for author in authors if author]) if all(authors) else (),
+        authors=authors,
         design=design,
         by_scores=tests_by_scores(name, settings, shared.secrets, root),
         stated_by=server,
@@ -294,6 +334,7 @@ def _differences(
 
 
 def _test_of(values: Mapping[str, np.ndarray], secrets: Sequence[Secret], key: bytes) -> TwinTest:
+    """The twin test of the secrets that have ``values`` (k,), the true candidate's first; ``key`` orders ties."""
     ranks = []
     sizes = []
     for secret in secrets:

@@ -31,10 +31,28 @@ if TYPE_CHECKING:
 
 
 class Trajectory:
-    """Measures a model every ``every`` epochs of ``epochs``, at first and at the end; see `lethe.unlearning.loop.Watching`.
+    """Measures a model every so many epochs, at first and at the end; see `lethe.unlearning.loop.Watching`.
 
-    ``records`` has a row for each point: ``epoch`` (those that are done), and of ``leakage`` (on the forget set) and
-    ``utility`` (on the retain set) the mean score in [0, 1] with its ends, such as ``leakage_upper``.
+    Parameters
+    ----------
+    name
+        The model that unlearns.
+    along
+        The settings: scorers, numbers of questions and answers, alpha.
+    every
+        The number of epochs from one point to the next.
+    epochs
+        The number of all epochs.
+    tokenizer
+        The tokenizer of the model.
+    dataset
+        The folder of the splits, of which forget and retain are read.
+
+    Attributes
+    ----------
+    records
+        A row for each point: ``epoch`` (those that are done), and of ``leakage`` (on the forget set) and ``utility`` (on
+        the retain set) the mean score in [0, 1] with its ends, such as ``leakage_upper``.
     """
 
     def __init__(
@@ -58,6 +76,7 @@ class Trajectory:
 
     @property
     def facts(self) -> dict[str, object]:
+        """What the measured points depend on besides the training."""
         return {"along": [self.name, self.along, self.encoder.template]}
 
     @property
@@ -91,7 +110,10 @@ class Trajectory:
     def _measured(
         self, quantity: str, scorer: str, rows: Sequence[Row], model: PreTrainedModel, done: int
     ) -> StepRecord:
-        """The mean score of new answers to these rows with its ends; nothing where the scorer can judge none."""
+        """The mean score of new answers to these rows with its ends; nothing where the scorer can judge none.
+
+        ``done`` epochs name the stream of the answers, so that those of two points are independent.
+        """
         along = self.along
         prompts = [Prompt(row["id"], self.encoder.prompt(row)) for row in rows]
         settings = Settings(
@@ -104,12 +126,15 @@ class Trajectory:
         engine = open_engine("auto", InMemory(model, self.tokenizer))
         drawn = {answer.prompt_id: answer for answer in engine.answer(prompts, settings)}
         answers = table_of(drawn[prompt.prompt_id] for prompt in prompts)
+
         by_id = {row["id"]: row for row in rows}
         scored = score_answers(answers, by_id, [scorer], along.scorers)
         scores = scored[scorer].to_numpy().reshape(len(rows), along.n)
         judged = scores[~np.isnan(scores).all(axis=1)]
         if not len(judged):
             return {}
+
+        # (n,) draws: the means over the questions of the j-th answers, a missing score as 0, and as 1.
         low = np.nan_to_num(judged, nan=0.0).mean(axis=0)
         high = np.nan_to_num(judged, nan=1.0).mean(axis=0)
         (lower,), (upper,) = all_ends(low[None], high[None], self.alpha)
