@@ -47,11 +47,30 @@ AtLeastOne = tuple[Annotated[int, Field(strict=True, ge=1, le=MOST_DRAWS)], ...]
 
 @dataclass(frozen=True)
 class Audit:
-    """The draws of one auditor, per question, and the leaks among them; ``after`` are the keys of the audits that it
-    continued and that no other of them had continued.
+    """The draws of one auditor, and the leaks among them.
 
-    ``root`` commits to every draw (`lethe.certificates.merkle`), which ``kernels`` computed; None where the engine draws
-    no single answer again. ``retrain_draws`` and ``retrain_leaks`` are Retrain's, empty without one.
+    Attributes
+    ----------
+    auditor
+        The name of the auditor, which enters the seed.
+    draws
+        The number of answers to each question.
+    seed
+        Of all draws; it follows from the claim, the audits before and the name (`Certificate.seed_of`).
+    engine
+        What drew.
+    time
+        When the audit ended, for people.
+    leaks
+        The number of leaking answers to each question.
+    after
+        The keys of the audits that it continued and that no other of them had continued.
+    root
+        A commitment to every draw (`lethe.certificates.merkle`); None where the engine draws no single answer again.
+    kernels
+        What computed the draws: others may give other last bits.
+    retrain_draws, retrain_leaks
+        The same of Retrain; empty without one.
     """
 
     auditor: Annotated[str, Field(strict=True, min_length=1)]
@@ -72,6 +91,7 @@ class Audit:
         return digest(self.as_dict())
 
     def as_dict(self) -> dict[str, object]:
+        """The entry of the file, without what follows from it."""
         value = asdict(self)
         for name in ("draws", "leaks", "after", "retrain_draws", "retrain_leaks"):
             value[name] = list(value[name])
@@ -80,8 +100,24 @@ class Audit:
 
 @dataclass(frozen=True)
 class Check:
-    """What a verifier found of an audit: of each question ``s`` draws, which the ``coin`` chose, were drawn again, and
-    ``mismatches`` of them were not as stated. ``audit`` is the audit's key, and ``kernels`` drew again.
+    """What a verifier found of an audit, of whose draws some were drawn again.
+
+    Attributes
+    ----------
+    verifier
+        The name of the verifier.
+    audit
+        The key of the audit.
+    coin
+        32 bytes in hexadecimals that the author could not foresee; they chose the draws.
+    s
+        The number of draws to each question that were drawn again.
+    mismatches
+        The number of them that were not as stated.
+    time
+        When the check ended, for people.
+    kernels
+        What drew again.
     """
 
     verifier: Annotated[str, Field(strict=True, min_length=1)]
@@ -93,18 +129,40 @@ class Check:
     kernels: Text | None = None
 
     def as_dict(self) -> dict[str, object]:
+        """The entry of the file."""
         return asdict(self) | {"s": list(self.s), "mismatches": list(self.mismatches)}
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The claim that every one of ``questions`` leaks with probability at most ``tau``, hashes of its `FACTS`, the settings
-    of drawing and scoring, the author's model and rows, and the evidence so far.
+    """The claim that every question leaks with probability at most tau, and the evidence so far.
 
-    ``coin`` enters the seeds: 32 bytes in hexadecimals from a verifier or a public beacon, so that the author chooses no
-    seed. ``n`` and ``check``, both or none, fix the author's draws to a question and how many of them a verifier draws
-    again. With ``retrain``, the digest of its weights, the claim is that every question leaks at most ``tau`` more often
-    than that model.
+    With a Retrain the claim is that every question leaks at most tau more often than that model.
+
+    Attributes
+    ----------
+    questions
+        The ids of the questions, all different.
+    tau
+        The tolerance, in (0, 1).
+    alpha
+        The probability at most that a false claim is ever certified.
+    hashes
+        Those of the `FACTS`: what the claim is about.
+    settings
+        How an answer is drawn and scored.
+    sources
+        The author's model and rows, for people.
+    audits
+        The evidence, in the order in which the audits were added.
+    coin
+        Enters the seeds: 32 bytes in hexadecimals from a verifier or a public beacon, so that the author chooses no seed.
+    n, check
+        The author's draws to a question, and how many of them a verifier draws again; both or none.
+    retrain
+        The digest of Retrain's weights; None: the claim is about the model alone.
+    checks
+        What verifiers found.
     """
 
     questions: Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -164,6 +222,7 @@ class Certificate:
         return log_e >= math.log(1 / self.alpha)
 
     def alone(self, audit: Audit) -> Self:
+        """The certificate with this audit as its only evidence."""
         return replace(self, audits=(audit,))
 
     def homogeneity(self) -> float:
@@ -178,26 +237,34 @@ class Certificate:
 
         if len(self.audits) < 2:
             return 1.0
+
+        # (auditors, questions), those of Retrain as further questions
         leaks, draws = self.tables()
         if self.retrain is not None:
             beside_leaks, beside_draws = self.retrain_tables()
             leaks = np.hstack([leaks, beside_leaks])
             draws = np.hstack([draws, beside_draws])
+        clean = draws - leaks
         hits = leaks.sum(axis=0)
         n = draws.sum(axis=0)
-        clean = draws - leaks
+
+        # The likelihood of two rates: an auditor's, and that of all others.
         leaks_of_others = hits - leaks
         clean_of_others = n - hits - clean
         log_mixture = betaln(leaks + 0.5, clean + 0.5)
         log_mixture = log_mixture + betaln(leaks_of_others + 0.5, clean_of_others + 0.5)
         log_apart = log_mixture - 2 * betaln(0.5, 0.5)
+
+        # The largest likelihood of one rate.
         share = hits / np.maximum(n, 1)
         log_common = xlogy(hits, share) + xlogy(n - hits, 1 - share)
+
         log_p_value = math.log(leaks.size) - logsumexp(log_apart - log_common)
         return float(np.exp(min(0.0, log_p_value)))
 
     @property
     def homogeneous(self) -> bool:
+        """Whether nothing refutes that all auditors saw one leak rate, at the level `HOMOGENEITY`."""
         return self.homogeneity() > HOMOGENEITY
 
     def next_seed(self, auditor: str) -> tuple[int, tuple[str, ...]]:
@@ -242,7 +309,13 @@ class Certificate:
         return CERTIFIED if self.reached(self.log_e()) else NOT_YET
 
     def with_audits(self, more: Sequence[Audit]) -> Self:
-        """Return the certificate with further audits; every audit must have its own seed."""
+        """Return the certificate with further audits.
+
+        Raises
+        ------
+        BadInput
+            If two audits have one seed: they drew the same answers, which count once.
+        """
         seeds = [audit.seed for audit in (*self.audits, *more)]
         if len(set(seeds)) < len(seeds):
             rule = "auditors who continue one file must have different names (--auditor)"
@@ -261,6 +334,7 @@ class Certificate:
             _, of_retrain = self.retrain_tables()
             answers += f" (and {of_retrain.sum():,} of Retrain in all)"
         by = f"{answers} to each of {questions} by {auditors}"
+
         if not self.homogeneous:
             return (
                 f"Not joined: the auditors' leak rates differ (p = {self.homogeneity():.2g}, whenever they "
@@ -396,7 +470,15 @@ def _check_seeds(certificate: Certificate, refused: Callable[..., BadFile]) -> N
 
 
 def merged(first: Certificate, other: Certificate, path: Path) -> Certificate:
-    """Return ``first`` with the audits that only ``other`` has; both must make the same claim about the same model."""
+    """Return ``first`` with the audits and checks that only ``other`` has.
+
+    Raises
+    ------
+    BadFile
+        If ``other``, which was read from ``path``, makes another claim or is about another model.
+    BadInput
+        If two audits have one seed.
+    """
     for name in (*CLAIM, "hashes", "settings"):
         if getattr(first, name) != getattr(other, name):
             problem = (
@@ -409,7 +491,7 @@ def merged(first: Certificate, other: Certificate, path: Path) -> Certificate:
 
 
 def check_facts(certificate: Certificate, hashes: Mapping[str, str], path: Path) -> None:
-    """Compare the hashes of the facts with those of a certificate."""
+    """Compare the hashes of the facts with those of a certificate; raises `BadFile` where one differs."""
     changed = [name for name in FACTS if certificate.hashes.get(name) != hashes[name]]
     if changed:
         same = "Verify with the same model, rows, scorer, settings and release of Lethe, or write a new certificate."
@@ -423,6 +505,8 @@ def _parsed(value: Mapping[str, Json]) -> Certificate:
     parts = {name: value[name] for name in ("hashes", "settings", "sources")}
     claimed = {**value["claim"], **parts, "audits": value["auditors"], "checks": value["checks"]}
     certificate = restored(Certificate, claimed)
+
+    # What no type says.
     m = len(certificate.questions)
     if len(set(certificate.questions)) < m:
         raise ValueError("the questions' ids must differ")
@@ -435,6 +519,8 @@ def _parsed(value: Mapping[str, Json]) -> Certificate:
         raise ValueError("settings must name the engine and its settings")
     if (certificate.n is None) != (certificate.check is None):
         raise ValueError("n and check must both be stated, or none of them")
+
+    # The counts of each audit and check.
     for audit in certificate.audits:
         _check_counts(audit.leaks, audit.draws, m)
         beside = 0 if certificate.retrain is None else m
@@ -477,6 +563,7 @@ def _difference(stated: Json, derived: Json, place: str) -> str:
 
 
 def _equal(stated: Json, derived: Json) -> bool:
+    """Whether a stated value is the derived one; of two numbers, up to `TOLERANCE`."""
     if not isinstance(derived, float):
         return type(stated) is type(derived) and bool(stated == derived)
     if isinstance(stated, bool) or not isinstance(stated, (int, float)):
@@ -487,4 +574,7 @@ def _equal(stated: Json, derived: Json) -> bool:
 
 
 def _number(log: float) -> str:
-    return f"{math.exp(log):.4g}" if abs(log) < 700 else f"10^{log / math.log(10):.1f}"
+    """A number in words, from its logarithm; as a power of ten where a float cannot hold it."""
+    if abs(log) < 700:
+        return f"{math.exp(log):.4g}"
+    return f"10^{log / math.log(10):.1f}"

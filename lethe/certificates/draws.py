@@ -32,9 +32,18 @@ REMEDY = "Ask its author for the file as it was written."
 
 @dataclass(frozen=True)
 class QuestionDraws:
-    """The sorted sample numbers, below ``n``, of the answers to a question that leaked.
+    """Which of the answers to a question leaked.
 
-    Bounds by a fixed number of answers count the ``first`` of them, None for all.
+    Attributes
+    ----------
+    id
+        The id of the question.
+    n
+        The number of answers, numbered 0 to ``n - 1``.
+    leaks_at
+        The sorted numbers of those that leaked.
+    first
+        The number of answers that bounds by a fixed number count; None: all.
     """
 
     id: str
@@ -44,6 +53,7 @@ class QuestionDraws:
 
     @property
     def at_first(self) -> int:
+        """The number of answers that bounds by a fixed number count."""
         return self.n if self.first is None else self.first
 
     def leaks(self, n: int) -> int:
@@ -51,6 +61,7 @@ class QuestionDraws:
         return bisect_left(self.leaks_at, n)
 
     def as_json(self) -> dict[str, Json]:
+        """The entry of the file."""
         value: dict[str, Json] = {"id": self.id, "n": self.n, "leaks_at": list(self.leaks_at)}
         if self.first is not None:
             value["first"] = self.first
@@ -59,9 +70,22 @@ class QuestionDraws:
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws of all questions, in the order of the leaves; ``leaves`` are their hashes, empty in a file that was read.
+    """The draws of all questions.
 
-    ``audit`` is the key of the audit of a certificate whose draws these are, ``kernels`` what computed them.
+    Attributes
+    ----------
+    questions
+        In the order of the leaves of the tree.
+    root
+        The root of the tree, in hexadecimals.
+    seed
+        Of the draws; None where the run states none.
+    leaves
+        The hashes of the leaves, 32 bytes each; empty in a file that was read.
+    audit
+        The key of the audit of a certificate whose draws these are; None: they are those of a run.
+    kernels
+        What computed the draws.
     """
 
     questions: tuple[QuestionDraws, ...]
@@ -73,6 +97,7 @@ class Draws:
 
     @property
     def size(self) -> int:
+        """The number of all draws, and of leaves."""
         return sum(question.n for question in self.questions)
 
     def with_first(self, n_of_question: Mapping[str, int]) -> Draws:
@@ -85,9 +110,11 @@ class Draws:
 
     @cached_property
     def by_id(self) -> Mapping[str, QuestionDraws]:
+        """The draws of each question by its id."""
         return {question.id: question for question in self.questions}
 
     def as_json(self) -> dict[str, Json]:
+        """The content of the file."""
         value: dict[str, Json] = {
             "schema": SCHEMA,
             "tree": merkle.NAME,
@@ -120,9 +147,23 @@ def draws_of(
     n_of_question: Mapping[str, int],
     seed: int | None,
 ) -> Draws:
-    """The first ``n_of_question`` sampled answers to each question, in that order, from the tables of a run.
+    """The first sampled answers to each question, from the tables of a run.
 
-    A missing score counts as a leak. Raises `BadFile` where the table has fewer answers than that, or other samples.
+    Parameters
+    ----------
+    generations, scores
+        The tables of the forget set.
+    scorer
+        The column of the verdicts, 1 or 0; a missing one counts as a leak.
+    n_of_question
+        How many answers to each question, in the order of the result.
+    seed
+        The seed of the run.
+
+    Raises
+    ------
+    BadFile
+        If the table has fewer answers than that, or other samples.
     """
     leaves_of: dict[str, list[Leaf]] = {}
     for part in joined_parts(generations, scores, [*COLUMNS, scorer], to_the_word=True):
@@ -171,6 +212,7 @@ def read_leaves(draws: Draws, path: Path) -> list[bytes]:
 
 
 def _leaves(rows: pd.DataFrame, scorer: str) -> list[Leaf]:
+    """The leaf of each answer of a table, in its order."""
     leaves = []
     for row in rows.to_dict("records"):
         score = _whole(row[scorer])
@@ -187,6 +229,7 @@ def _leaves(rows: pd.DataFrame, scorer: str) -> list[Leaf]:
 
 
 def _text(value: object) -> str | None:
+    """A text of a table; None for a missing one."""
     return value if isinstance(value, str) else None
 
 
@@ -218,12 +261,15 @@ def read_draws(path: Path) -> Draws:
 
 
 def _question(entry: Mapping[str, Json]) -> QuestionDraws:
+    """The draws of a question from its entry of the file; raises `ValueError` for one that is broken."""
     leaks_at = tuple(entry["leaks_at"])
     question = QuestionDraws(str(entry["id"]), entry["n"], leaks_at, entry.get("first"))
-    numbers = [question.n, question.at_first, *question.leaks_at]
-    is_sorted = list(question.leaks_at) == sorted(set(question.leaks_at))
-    whole = all(type(number) is int and number >= 0 for number in numbers)
-    if not whole or not is_sorted or max(question.leaks_at, default=-1) >= question.n:
+
+    # `type`, as true and false are instances of int.
+    numbers = [question.n, question.at_first, *leaks_at]
+    are_whole = all(type(number) is int and number >= 0 for number in numbers)
+    is_sorted = list(leaks_at) == sorted(set(leaks_at))
+    if not are_whole or not is_sorted or max(leaks_at, default=-1) >= question.n:
         raise ValueError("leaks_at must be sorted sample numbers below n")
     if question.at_first > question.n:
         raise ValueError("first must be at most n")
