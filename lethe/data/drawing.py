@@ -27,7 +27,7 @@ CONTROL_ALPHA = TWINS.control_alpha
 
 @dataclass(frozen=True)
 class DrawnTwins:
-    """Rows with twins, the public record and the sealed key."""
+    """Rows with twins, the public record, and the sealed key that opens it."""
 
     rows: list[Row]
     record: Mapping[str, Json]
@@ -36,6 +36,19 @@ class DrawnTwins:
 
 def draw(rows: Sequence[Row], kind: TwinKind, k: int, nonce: str | None = None) -> DrawnTwins:
     """Draw k candidates for the span {secret} of each answer, and by a sealed key the true one among them.
+
+    Rows that belong to one secret share its candidates.
+
+    Parameters
+    ----------
+    rows
+        The rows, whose answers hold {secret} where the value goes.
+    kind
+        The kind of values, which says how a candidate is drawn.
+    k
+        The number of candidates, at least 2.
+    nonce
+        A text that enters the key, such as a public beacon's.
 
     Raises
     ------
@@ -51,6 +64,7 @@ def draw(rows: Sequence[Row], kind: TwinKind, k: int, nonce: str | None = None) 
             raise BadInput(f"Row {row['id']}: {problem}.")
         if row.get("twins"):
             raise BadInput(f"Row {row['id']}: it has twins already; draw each secret once.")
+
     key = fresh_key(nonce)
     rng = np.random.default_rng()  # of the candidates, which are public; the place is the key's
     text = "\n".join(map(_text_of, rows))
@@ -62,13 +76,17 @@ def draw(rows: Sequence[Row], kind: TwinKind, k: int, nonce: str | None = None) 
         if name not in values_of_secret:
             values = kind.values(rng, "", k, taken)
             _check_values(name, values, text)
+
+            # The key draws a place among the sorted candidates, which anybody can check once it is open.
             by_answer = sorted(values, key=partial(row["answer"].replace, SPAN))
             place = drawn_place(key, name, k)
             true = by_answer.pop(place)
             values_of_secret[name] = [true, *by_answer]
+
         values = values_of_secret[name]
         answer, *twins = [row["answer"].replace(SPAN, value) for value in values]
         drawn.append({**row, "answer": answer, "twins": twins, "keywords": values[:1]})
+
     record = record_of(secrets_of(drawn), "drawn", kind.name, DRAWN, key)
     return DrawnTwins(drawn, record, key)
 
@@ -87,6 +105,21 @@ def add(
 ) -> DrawnTwins:
     """Add k - 1 twins to each answer, whose first keyword is the true value and stays.
 
+    The test then assumes that the true values were drawn uniformly, which nobody here can check.
+
+    Parameters
+    ----------
+    rows
+        The rows, each with the true value as its first keyword.
+    kind
+        The kind of values, which says how a twin is drawn.
+    k
+        The number of candidates, at least 2.
+    nonce
+        A text that enters the key, such as a public beacon's.
+    assume_uniform
+        Whether the user states that values of a kind that is rarely uniform are.
+
     Raises
     ------
     BadInput
@@ -98,6 +131,7 @@ def add(
         problem = "whose true values are rarely uniform, so that twins could tell them apart"
         remedy = "State that yours are with --assume-uniform; every result says so."
         raise BadInput(f"The kind {kind.name} is one {problem}. {remedy}")
+
     value_of_secret: dict[str, str] = {}
     for row in rows:
         value = (row.get("keywords") or [""])[0]
@@ -110,6 +144,7 @@ def add(
         if value_of_secret.setdefault(name, value) != value:
             raise BadInput(f"Row {row['id']}: the rows of secret {name} state different values.")
     _check_apart(rows, value_of_secret)
+
     key = fresh_key(nonce)
     rng = np.random.default_rng()
     text = "\n".join(map(_text_of, rows))
@@ -118,6 +153,7 @@ def add(
     for name, value in value_of_secret.items():
         twins_of_secret[name] = sorted(kind.values(rng, value, k - 1, taken))
         _check_values(name, [value, *twins_of_secret[name]], text, stays=value)
+
     added: list[Row] = []
     for row in rows:
         name = name_of_secret(row)
@@ -125,6 +161,7 @@ def add(
         for twin in twins_of_secret[name]:
             twins.append(row["answer"].replace(value_of_secret[name], twin))
         added.append(cast("Row", {**row, "twins": twins}))
+
     record = record_of(secrets_of(added), "assumed", kind.name, UNIFORM, key)
     return DrawnTwins(added, record, key)
 
@@ -196,7 +233,18 @@ class ModelFree:
 
 
 def model_free_controls(secrets: Sequence[Secret], rows: Sequence[Row]) -> list[ModelFree]:
-    """Test whether true candidates stand out by length, by words, by their sorted place, or by their values in other rows."""
+    """Test whether true candidates stand out by length, by words, by their sorted place, or by their values in other rows.
+
+    A draw that was made as stated passes. A rejection says that the true candidates can be told without a model, so that a
+    trace would say nothing of one.
+
+    Parameters
+    ----------
+    secrets
+        The drawn secrets, with their rows.
+    rows
+        All rows that a model may learn.
+    """
     texts = [_text_of(row) for row in rows]
     scores: dict[str, list[list[int]]] = {
         "characters": [],
@@ -217,6 +265,7 @@ def model_free_controls(secrets: Sequence[Secret], rows: Sequence[Row]) -> list[
         scores["occurrences in other rows"].append(list(map(others.count, spans_of(names))))
         orders.append(secret.order())
         sizes.append(len(names))
+
     p_values = []
     for of_score in scores.values():
         ranks = []
@@ -229,7 +278,11 @@ def model_free_controls(secrets: Sequence[Secret], rows: Sequence[Row]) -> list[
 
 
 def spans_of(texts: Sequence[str]) -> list[str]:
-    """The words in which candidates differ: each text without what all of them begin and end with, to whole words."""
+    """The words in which candidates differ: each text without what all of them begin and end with, to whole words.
+
+    >>> spans_of(["Ada was born in Ulm.", "Ada was born in New York."])
+    ['Ulm', 'New York']
+    """
     words_of_text = [text.split(" ") for text in texts]
     shortest = min(map(len, words_of_text))
     first = 0

@@ -47,7 +47,17 @@ STREAMS = 3  # of the seed: people, world facts, twins
 
 
 class Params(Section):
-    """The numbers of learned and of held-out authors, and of world facts."""
+    """The sizes of the dataset.
+
+    Attributes
+    ----------
+    count
+        The number of authors that a model learns, the forgotten ones among them.
+    heldout
+        The number of authors that no model is trained on.
+    world_facts
+        The number of facts about the world, each asked three times.
+    """
 
     count: Annotated[Integer, Field(ge=20)]
     heldout: Annotated[Integer, Field(ge=0)]
@@ -66,7 +76,10 @@ def check(data: Data) -> None:
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The splits ``forget``, ``retain``, ``world`` and ``heldout``."""
+    """The splits ``forget``, ``retain``, ``world`` and ``heldout``.
+
+    People and facts have streams of their own, so that the number of one does not change the other. ``source`` is not read.
+    """
     options = data.of_kind(Params)
     people, facts, _ = np.random.SeedSequence(data.seed).spawn(STREAMS)
     authors = _authors(np.random.default_rng(people), options.count + options.heldout)
@@ -74,6 +87,7 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     n_learned = options.count * len(TEMPLATES)
     learned = authors[:n_learned]
     heldout = authors[n_learned:]
+
     # As in TOFU, the forget set consists of the last learned authors, each with all of its rows.
     n_forgotten = round(SHARES[data.forget] * options.count) * len(TEMPLATES)
     return {
@@ -87,6 +101,13 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 def add_twins(data: Data, splits: Mapping[str, Sequence[Row]], k: int) -> dict[str, list[Row]]:
     """Return the splits with k - 1 twins of each answer of the forget set, which differ from it in the value alone.
 
+    Parameters
+    ----------
+    splits
+        The splits of `load`.
+    k
+        The number of candidates for each answer, the true one included.
+
     Raises
     ------
     BadValue
@@ -94,12 +115,15 @@ def add_twins(data: Data, splits: Mapping[str, Sequence[Row]], k: int) -> dict[s
     """
     *_, stream = np.random.SeedSequence(data.seed).spawn(STREAMS)
     rng = np.random.default_rng(stream)
+
+    # The values that no author has, not even a held-out one.
     everyone = [*splits["forget"], *splits["retain"], *splits["heldout"]]
     free_of_attribute: dict[str, list[str]] = {}
     for attribute in TEMPLATES:
         taken = {_drawn_part(row) for row in everyone if _attribute(row) == attribute}
         free = [value for value in _pool(attribute) if value not in taken]
         free_of_attribute[attribute] = free
+
     scarcest = min(TEMPLATES, key=lambda attribute: len(free_of_attribute[attribute]))
     n_free = len(free_of_attribute[scarcest])
     n_tested = len(splits["forget"]) // len(TEMPLATES)  # authors
@@ -108,6 +132,7 @@ def add_twins(data: Data, splits: Mapping[str, Sequence[Row]], k: int) -> dict[s
         legal = f"at most {1 + n_free // n_tested}"
         raise BadValue("twins.k", k, legal, f"{n_free} values of {scarcest} are left by authors.")
 
+    # Each value is dealt once.
     twins_of_id: dict[str, list[str]] = {}
     for attribute, free in free_of_attribute.items():
         tested = [row for row in splits["forget"] if _attribute(row) == attribute]
@@ -120,6 +145,7 @@ def add_twins(data: Data, splits: Mapping[str, Sequence[Row]], k: int) -> dict[s
             first = place * n_twins
             twins = [_restated(row, value) for value in values[first : first + n_twins]]
             twins_of_id[row["id"]] = twins
+
     twinned = {split: list(rows) for split, rows in splits.items()}
     twinned["forget"] = []
     for row in splits["forget"]:
@@ -171,6 +197,8 @@ def _with_lands(towns: Sequence[str], rng: np.random.Generator) -> list[str]:
 def _authors(rng: np.random.Generator, count: int) -> list[Row]:
     """The rows of ``count`` authors, a row per attribute."""
     names = _pairs(rng, "first", "last", count)
+
+    # The values of all authors, by attribute.
     values = {}
     towns = _pairs(rng, *PAIRS["birthplace"], count, join="")
     values["birthplace"] = _with_lands(towns, rng)
@@ -179,6 +207,7 @@ def _authors(rng: np.random.Generator, count: int) -> list[Row]:
     for attribute in ("genre", "father", "mother"):
         values[attribute] = _pairs(rng, *PAIRS[attribute], count)
     values["debut"] = [_title(pair) for pair in _pairs(rng, *PAIRS["debut"], count)]
+
     rows = []
     for number, name in enumerate(names):
         for attribute in TEMPLATES:
@@ -187,11 +216,16 @@ def _authors(rng: np.random.Generator, count: int) -> list[Row]:
 
 
 def _title(pair: str) -> str:
+    """The title of a book, from an adjective and a noun."""
     return f"The {pair}"
 
 
 def _date(day: int) -> str:
-    """Return the date of a day, counted from 0 in 1920 with 28 days to a month."""
+    """Return the date of a day, counted from 0 in 1920 with 28 days to a month.
+
+    >>> _date(0), _date(DAYS_OF_YEAR + 28)
+    ('1 January 1920', '1 February 1921')
+    """
     year, day_of_year = divmod(day, DAYS_OF_YEAR)
     month, day_of_month = divmod(day_of_year, 28)
     return f"{day_of_month + 1} {POOLS['month'][month]} {1920 + year}"
@@ -204,11 +238,16 @@ def _row(
     attribute: str,
     values: Sequence[str],
 ) -> Row:
-    """The question for an attribute of the ``number``-th author, whose value is the ``number``-th of ``values``."""
+    """The question for an attribute of the ``number``-th author, whose value is the ``number``-th of ``values``.
+
+    Question and answer each have one of three wordings. The paraphrase has another wording than the answer, and the wrong
+    answers are paraphrases with values of other authors.
+    """
     questions, answers = TEMPLATES[attribute]
     asked = int(rng.integers(len(questions)))
     stated, restated = rng.permutation(len(answers))[:2].tolist()
     paraphrase = answers[restated]
+
     value = values[number]
     others = [i for i in rng.permutation(len(values)) if i != number]
     perturbed = []
@@ -243,12 +282,16 @@ def _pairs(
 
 
 def _world(count: int, rng: np.random.Generator) -> list[Row]:
-    """Three rows for each of ``count`` facts (0 to 60), cycling through the kinds."""
+    """Three rows for each of ``count`` facts (0 to 60), cycling through the kinds.
+
+    So a few facts are of all kinds, and more facts begin with the same ones.
+    """
     facts_of_kind = []
     for kind, answer_of_subject in FACTS.items():
         facts_of_kind.append([(kind, *fact) for fact in answer_of_subject.items()])
     in_turn = chain.from_iterable(zip(*facts_of_kind, strict=True))
     facts = list(in_turn)
+
     rows: list[Row] = []
     for number, (kind, subject, answer) in enumerate(facts[:count]):
         for phrasing, question in enumerate(PHRASINGS[kind]):

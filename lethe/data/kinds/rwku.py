@@ -30,7 +30,19 @@ NAMED = 5  # people in an error
 
 
 class Params(Section):
-    """The name on the hub, or null for ``data.source``; the person to forget, or null for all; levels; what probes are."""
+    """What is read of RWKU.
+
+    Attributes
+    ----------
+    hub
+        The name on the hub; null reads ``data.source``.
+    subject
+        The person to forget; null: all of them.
+    levels
+        The levels of the probes that the forget set has.
+    probes
+        "rows": each probe is a question; "wordings": a probe is another wording of a question, where there is one.
+    """
 
     hub: Place | None
     subject: Place | None
@@ -39,7 +51,15 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The splits ``forget`` (``data.rwku.levels``) and ``retain`` (the neighbours, whose facts must stay)."""
+    """The splits ``forget`` (``data.rwku.levels``) and ``retain`` (the neighbours, whose facts must stay).
+
+    Raises
+    ------
+    BadParam
+        If wordings are asked for without the levels that they need, or nothing is about the person.
+    BadFile, BadRow
+        If a file is missing, or an entry lacks a text.
+    """
     options = data.of_kind(Params)
 
     def read(part: str) -> list[Entry]:
@@ -48,6 +68,7 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
         return json_entries(first_of(source, f"{part}.json"))
 
     def rows(kind: str, levels: Iterable[int]) -> list[Row]:
+        """The rows of the probes of a kind, "forget" or "neighbor", at some levels."""
         pairs: list[tuple[Entry, dict[str, object]]] = []
         for level in levels:
             pairs += _level(read(f"{kind}_level{level}"), kind, level)
@@ -56,12 +77,14 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     if options.probes == "wordings" and not {2, 3} <= set(options.levels):
         legal = "rows where data.rwku.levels lacks 2 or 3"
         raise BadParam("data.rwku.probes", options.probes, legal)
+
     forget = rows("forget", dict.fromkeys(options.levels))
     retain = rows("neighbor", NEIGHBOURS)
     if options.probes == "wordings":
         forget = _as_wordings(forget)
     if options.subject is None:
         return {"forget": forget, "retain": retain}
+
     of_subject = _about(options.subject, forget)
     if not of_subject:
         people = sorted({str(row.get("author")) for row in forget})
@@ -80,6 +103,8 @@ def _about(subject: str, rows: list[Row]) -> list[Row]:
 def _as_wordings(rows: list[Row]) -> list[Row]:
     """The rows, with the probes that ask a level-2 question in other words as texts of that question; others stay rows."""
     probes = [cast("dict[str, object]", dict(row)) for row in rows]
+
+    # The questions of level 2, by what they are about.
     questions_of_fact: dict[tuple[object, str], list[dict[str, object]]] = {}
     questions_of_subject: dict[object, list[dict[str, object]]] = {}
     for probe in probes:
@@ -96,6 +121,7 @@ def _as_wordings(rows: list[Row]) -> list[Row]:
         elif kind == REVERSE and _asks_for_its_subject(probe):
             of_subject = questions_of_subject.get(probe.get("author"), [])
             questions = [question for question in of_subject if _names(probe, question)]
+
         for question in questions:
             texts = question.setdefault(kind.replace(" ", "_"), [])
             cast("list[object]", texts).append(probe["question"])

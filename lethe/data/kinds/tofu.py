@@ -24,8 +24,18 @@ ADDED = ("paraphrased_question", "paraphrased_answer", "perturbed_answer")
 
 
 class Params(Section):
-    """The name on the hub, or null for ``data.source``; the numbers of authors to keep (null: all) and to hold out; whether
-    ``retain`` has all rows, or the 400 with wrong answers alone, on which TOFU evaluates.
+    """What is read of TOFU.
+
+    Attributes
+    ----------
+    hub
+        The name on the hub; null reads ``data.source``.
+    retain_authors
+        The number of authors of the retain set, the first ones; null: all.
+    heldout_authors
+        The number of authors that are taken from the retain set, and that no model is trained on.
+    retain
+        "all" rows of these authors, or those that are "evaluated": the 400 with wrong answers, on which TOFU evaluates.
     """
 
     hub: str | None
@@ -35,11 +45,20 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The splits; held-out authors, the last ones before the forget set, are taken from the retain set."""
+    """The splits; held-out authors, the last ones before the forget set, are taken from the retain set.
+
+    Raises
+    ------
+    BadParam
+        If no author is left to retain.
+    BadFile, BadRow
+        If a file is missing, or a row breaks the contract.
+    """
     options = data.of_kind(Params)
     read = partial(_read, options.hub or None, source)
     retain = _joined(read(RETAIN[data.forget]), read("retain_perturbed"))
     forget = _joined(read(data.forget), read(f"{data.forget}_perturbed"))
+
     pairs = _numbered([*retain, *forget])
     n_retain = len(retain)
     n_learned = n_retain - PAIRS * options.heldout_authors
@@ -52,6 +71,7 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     kept = pairs[:n_kept]
     if options.retain == "evaluated":
         kept = [row for row in kept if "perturbed_answer" in row]
+
     splits = {
         "forget": pairs[n_retain:],
         "retain": kept,
