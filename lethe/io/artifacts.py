@@ -116,7 +116,17 @@ def measured(root: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Reference:
-    """What one production of a language asks for in place of the row's answer: a reverse query, for the person."""
+    """What one production of a language asks for in place of the row's answer: a reverse query, for the person.
+
+    Attributes
+    ----------
+    wording
+        The wording that asks for it.
+    question
+        The question in these words.
+    answer
+        What answers it.
+    """
 
     wording: str
     question: str
@@ -183,8 +193,19 @@ def read_parts(
 ) -> Iterator[pd.DataFrame]:
     """Yield the parts of a table of answers, in the order of the file; an empty table has one empty part.
 
-    ``columns`` are all of the file by default; ``rows`` is the size of a part, `ROWS` by default. Raises `BadFile` where the
-    file is damaged, lacks a column, or has the rows of one prompt in two places.
+    No part ends within the rows of a prompt.
+
+    Parameters
+    ----------
+    columns
+        Those to read; None: all of the file.
+    rows
+        About how many rows a part has; None: `ROWS`.
+
+    Raises
+    ------
+    BadFile
+        If the file is damaged, lacks a column, or has the rows of one prompt in two places.
     """
     path = Path(path)
     with _opened(path) as file:
@@ -216,6 +237,7 @@ def columns_of(path: str | os.PathLike) -> list[str]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """An open table; raises `BadFile` where it is missing, damaged, or of another release's schema."""
     import pyarrow.parquet as pq
 
     files.check_file(path)
@@ -231,6 +253,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 def _batches(
     path: Path, file: pq.ParquetFile, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
+    """The rows of a table as they come, wherever prompts end; raises `BadFile` where they are damaged."""
     names = list(columns) if columns else None
     try:
         for batch in file.iter_batches(batch_size=ROWS, columns=names, use_threads=False):
@@ -243,6 +266,7 @@ def _batches(
 def _whole_prompts(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str] | None, rows: int
 ) -> Iterator[pa.Table]:
+    """The rows of ``batches`` in tables of about ``rows`` rows, none of which ends within a prompt."""
     import pyarrow as pa
 
     if columns is not None:
@@ -325,8 +349,16 @@ def first_parts(
 
 
 class Tables(Mapping[str, "pd.DataFrame"]):
-    """The Parquet tables of a folder by name, each read when asked for and not kept; none where `NO_TABLES` says why. Of the
-    forget set they have the answers whose number was fixed beforehand (`at_first`)."""
+    """The Parquet tables of a folder by name, each read when asked for and not kept.
+
+    Of the forget set they have the answers whose number was fixed beforehand (`at_first`). There is no table where a file
+    `NO_TABLES` says why.
+
+    Raises
+    ------
+    MissingArtifact
+        If there is neither; it names the stage ``made_by`` that writes the folder.
+    """
 
     def __init__(self, folder: str | os.PathLike, made_by: str):
         self.paths = {path.stem: path for path in sorted(Path(folder).glob("*.parquet"))}
@@ -337,9 +369,11 @@ class Tables(Mapping[str, "pd.DataFrame"]):
         return first_rows(read_table(self.paths[name]), self.paths[name])
 
     def parts(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+        """Yield a table part by part, of whole prompts."""
         return first_parts(self.paths[name], columns)
 
     def columns(self, name: str) -> list[str]:
+        """Return the columns of a table, without reading its rows."""
         return columns_of(self.paths[name])
 
     def __contains__(self, name: object) -> bool:
@@ -382,9 +416,22 @@ def joined_parts(
 ) -> Iterator[pd.DataFrame]:
     """Yield generations joined with their scores, a part at a time; an answer without a row of scores has missing ones.
 
-    ``columns`` are kept beside `KEYS`, all by default. ``same`` says that both files have the same answers in the same order,
-    as where stage score wrote the scores; by default the files are compared (`same_answers`). What a rule drew after the
-    first answers (`at_first`) is left out unless ``to_the_word``. Raises `BadFile` where two rows are of one answer.
+    Parameters
+    ----------
+    drawn, scores
+        The two tables.
+    columns
+        Those that are kept beside `KEYS`; None: all.
+    same
+        Whether both files have the same answers in the same order, as where stage score wrote the scores; None: the files
+        are compared (`same_answers`).
+    to_the_word
+        Whether what a rule drew after the first answers (`at_first`) is read, too.
+
+    Raises
+    ------
+    BadFile
+        If two rows are of one answer.
     """
     of_answers = _wanted(drawn, columns)
     of_scores = _wanted(scores, columns)
@@ -395,6 +442,8 @@ def joined_parts(
         kept = answers if to_the_word else first_rows(answers, drawn)
         yield kept.merge(_whole(scores, of_scores), on=[*KEYS], how="left")
         return
+
+    # Row by row, without a search for keys.
     parts_of = read_parts if to_the_word else first_parts
     pairs = zip(parts_of(drawn, of_answers), parts_of(scores, of_scores), strict=True)
     for part, scored in pairs:
@@ -410,6 +459,7 @@ def _wanted(path: Path, columns: Sequence[str] | None) -> list[str] | None:
 
 
 def _whole(path: Path, columns: list[str] | None) -> pd.DataFrame:
+    """A table in memory; raises `BadFile` where two rows are of one answer."""
     table = read_table(path)
     refuse_doubles(path, table)
     if columns is None:

@@ -42,9 +42,8 @@ NO_ERROR = frozenset((*SAYS_NOTHING, *GOOD, "no", "n", "no error", "false", "off
 NO_LOSS = frozenset((*SAYS_NOTHING, *GOOD, "true"))
 BROKEN = re.compile(r"err|fail|time.?out|timed out|exception|false")
 HTTP = re.compile(r"(?:https?(?:/[\d.]+)?\s+)?([1-5]\d\d)\b")  # 500 Internal Server Error
-STOP_TEXT = re.compile(
-    r"[\W\d_]+|<\S+>|\n.*", re.DOTALL
-)  # ###, <|eot_id|>, or a new line: no word of a server
+# ###, <|eot_id|>, or a new line: no word of a server
+STOP_TEXT = re.compile(r"[\W\d_]+|<\S+>|\n.*", re.DOTALL)
 LEAST_ERROR = 400  # status of HTTP
 
 
@@ -57,27 +56,48 @@ def without_end(table: pd.DataFrame, *, empty_texts: bool = True) -> np.ndarray:
 def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str | None]:
     """Why the answer of each row is missing, by the columns of ends, of errors, or of statuses; None where nothing says so.
 
-    Without ``empty_texts`` a null in place of the text says so, too. A CSV has an empty answer as an empty cell.
+    Parameters
+    ----------
+    table
+        Rows of answers, with columns under any names; their spelling in capitals does not count.
+    empty_texts
+        Whether a row without a text may be an empty answer, as in a CSV; else a null in its place is a missing one.
+
+    Returns
+    -------
+    list
+        A kind of `lethe.io.answer_ends` for each row.
     """
-    ends = [(column, _kind_of_end(column)) for column in _columns(table.columns, ENDS)]
+    kinds = _kinds_of_ends(table)
+
+    # A row without a kind so far has that of its error, or of its status.
     others = [(column, _of_error) for column in _columns(table.columns, ERRORS)]
     others += [(column, _of_status) for column in _columns(table.columns, STATUSES)]
-    kinds: list[str | None] = [None] * len(table)
-    for column, _ in ends:
-        is_blank = [isinstance(value, str) and not value for value in table[column]]
-        kinds = [NOT_STATED if blank else kind for blank, kind in zip(is_blank, kinds, strict=True)]
-    for column, kind_of in reversed(ends):
-        stated = _stated(table[column], kind_of)
-        kinds = [kind if end is None else end[0] for kind, end in zip(kinds, stated, strict=True)]
-    for column, kind_of in others:
-        stated = _stated(table[column], kind_of)
-        kinds = [kind or (end and end[0]) for kind, end in zip(kinds, stated, strict=True)]
+    for column, kind_of_cell in others:
+        for row, cell in enumerate(_stated(table[column], kind_of_cell)):
+            if cell is not None and not kinds[row]:
+                kinds[row] = cell[0]
+
     texts = _columns(table.columns, TEXTS)
     if texts and not empty_texts:
-        has_text = table[texts].notna().any(axis="columns")
-        kinds = [
-            kind or (None if text else NO_TEXT) for kind, text in zip(kinds, has_text, strict=True)
-        ]
+        for row, has_text in enumerate(table[texts].notna().any(axis="columns")):
+            if not has_text and not kinds[row]:
+                kinds[row] = NO_TEXT
+    return kinds
+
+
+def _kinds_of_ends(table: pd.DataFrame) -> list[str | None]:
+    """The kind of each row by the columns of ends alone, of which the first that states something in a row counts."""
+    kinds: list[str | None] = [None] * len(table)
+    ends = _columns(table.columns, ENDS)
+    for column in ends:
+        for row, value in enumerate(table[column]):
+            if isinstance(value, str) and not value:
+                kinds[row] = NOT_STATED
+    for column in reversed(ends):
+        for row, end in enumerate(_stated(table[column], _kind_of_end(column))):
+            if end is not None:
+                kinds[row] = end[0]
     return kinds
 
 
@@ -94,9 +114,12 @@ def kind_of(answer: Mapping[str, object]) -> str | None:
             if kind is not None:
                 return kind
             break
+
     for names, kind_of_cell in ((ERRORS, _of_error), (STATUSES, _of_status)):
         for column in _columns(answer, names):
-            if answer[column] is not None and (kind := kind_of_cell(answer[column])):
+            cell = answer[column]
+            kind = None if cell is None else kind_of_cell(cell)
+            if kind is not None:
                 return kind
     return None
 
@@ -115,7 +138,11 @@ def _columns(header: Iterable[str], names: Sequence[str]) -> list[str]:
 def _stated(
     column: pd.Series, kind_of: Callable[[object], str | None]
 ) -> list[tuple[str | None] | None]:
-    """The kind that each cell states, alone in a tuple; None for an empty cell, which states nothing."""
+    """The kind that each cell states, alone in a tuple; None for an empty cell, which states nothing.
+
+    So "states nothing" is told from "states that nothing is missing". Equal texts are judged once: a log has millions of
+    rows and few endings.
+    """
     kind_of_text: dict[str, tuple[str | None]] = {}
     stated: list[tuple[str | None] | None] = []
     for value, is_null in zip(column, column.isna(), strict=True):
@@ -130,21 +157,26 @@ def _stated(
 
 
 def _kind_of_end(column: str) -> Callable[[object], str | None]:
+    """How the cells of a column of ends are judged."""
     return _of_stop if column.lower() == VLLM_STOP else missing_kind
 
 
 def _of_stop(value: object) -> str | None:
-    """As `missing_kind`, where the number or the text of a stop is one, too."""
+    """As `missing_kind`, where the number of a token or the text of a stop is a good end, too."""
     kind = missing_kind(value)
+    if kind != UNKNOWN:
+        return kind
     number = number_of_cell(value)
-    is_token = number is not None and number >= 0
-    is_text = isinstance(value, str) and STOP_TEXT.fullmatch(value) is not None and number is None
-    return None if kind == UNKNOWN and (is_token or is_text) else kind
+    if number is not None:
+        return None if number >= 0 else kind
+    is_stop = isinstance(value, str) and STOP_TEXT.fullmatch(value) is not None
+    return None if is_stop else kind
 
 
 def _of_error(value: object) -> str | None:
+    """The kind of a cell that holds an error: a number below 1 is a measured error, and some words say that there is none."""
     number = number_of_cell(value)
-    if number is not None and 0 <= number < 1:  # a measured error, or none
+    if number is not None and 0 <= number < 1:
         return None
     return None if str(value).strip().lower() in NO_ERROR else ERROR
 

@@ -39,9 +39,8 @@ BLOCK = 16 << 20  # bytes
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 QUOTE, LINE_END = b'"\n'
 BLANK = np.uint64(0)  # in place of the hash of an empty text
-MOST_STATEMENTS = (
-    200_000  # distinct ones; a seed in each row is another in each. Also the most texts of scores.
-)
+# Distinct ones; a seed in each row is another in each. Also the most texts of scores.
+MOST_STATEMENTS = 200_000
 
 
 class Unusual(Exception):
@@ -52,11 +51,25 @@ class Unusual(Exception):
 class ScoreRows:
     """The rows of a table of scores in their order.
 
-    ``header`` has the names of all columns. ``prompts`` are the ids in the order of their first row, ``codes`` (rows,) the
-    place of each row's id among them, ``numbers`` the scores, NaN where missing or where the file says that no model ended
-    the answer, and ``samples`` (rows,) the numbers of the answers, if the table has them; ``broken``, (rows,), are the
-    answers that no model ended. ``statements`` has each distinct statement on draws with its prompt, whose `sample` is -1
-    for a greedy answer and else 0, and ``times`` the number of its rows; no statement where no column states any.
+    Attributes
+    ----------
+    header
+        The names of all columns.
+    prompts
+        The ids in the order of their first row.
+    codes
+        (rows,) the place of each row's id among them.
+    numbers
+        The scores, NaN where missing or where the file says that no model ended the answer.
+    samples
+        (rows,) the numbers of the answers; None where the table has none.
+    broken
+        (rows,) whether no model ended the answer.
+    statements
+        Each distinct statement on draws with its prompt; its `sample` is -1 for a greedy answer and else 0. Empty where no
+        column states any.
+    times
+        (statements,) the number of rows that make each.
     """
 
     header: tuple[str, ...]
@@ -97,6 +110,7 @@ def read_score_rows(path: Path, name: str, score: str, required: Sequence[str]) 
 
 
 def _read(path: Path, rows: _Rows) -> ScoreRows:
+    """The rows of a file, once all blocks are added."""
     for block in _blocks(path, rows.form):
         rows.add(block)
     return rows.joined()
@@ -151,14 +165,18 @@ def _end_of_rows(lines: bytes, separator: str) -> int:
     text = np.frombuffer(lines, dtype=np.uint8)
     quotes = np.flatnonzero(text == QUOTE)
     ends = np.flatnonzero(text == LINE_END)
+
+    # A line end behind an even number of quotes ends a row.
     whole = ends[np.searchsorted(quotes, ends) % 2 == 0]
     if not whole.size:
         raise Unusual
     end = int(whole[-1]) + 1
+
+    # What stands outside of each quote; before the first cell that is the last end of a line.
     quotes = quotes[quotes < end]
-    beside = np.append(
-        quotes[::2] - 1, quotes[1::2] + 1
-    )  # before the first cell is the last end of a line
+    before = quotes[::2] - 1
+    behind = quotes[1::2] + 1
+    beside = np.append(before, behind)
     legal = b'"\r\n' + separator.encode()
     if not np.isin(text[:end][beside], list(legal)).all():
         raise Unusual
