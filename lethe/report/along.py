@@ -17,21 +17,28 @@ def panels(trajectories: Trajectories) -> list[Panel]:
 
 
 def _panel(method: MeasuredAlong, methods: Sequence[MeasuredAlong]) -> Panel:
-    """The line of a method over that of the others; a square is Base, a ring the point at matched utility."""
+    """The line of a method over that of the others; a square is Base, a ring the point at matched utility.
+
+    A dashed line is the utility that matches Base, and a thin bar the interval of a point's leakage.
+    """
     note = f"no point keeps {KEPT:.0%} of Base's score"
     if method.chosen is not None:
         note = f"at matched utility: epoch {method.chosen.epoch}"
     panel = Panel(method.method, note)
     words = f"{plural(len(method.points), 'point')}, leakage to the right, utility up"
     with drawing(panel, f"along-{method.method}", words) as axes:
+        # Behind: the other methods.
         for other in methods:
             if other is not method:
                 leakage, utility = _line(other)
                 axes.plot(leakage, utility, color=MUTED, linewidth=0.6, alpha=0.5)
+
+        # The line of the method, and the utility that it should keep.
         leakage, utility = _line(method)
         axes.axhline(KEPT * utility[0], color=MUTED, linewidth=0.7, dashes=(4, 2))
         axes.plot(leakage, utility, "-", color=ACCENT, linewidth=1.2)
 
+        # Its points with their intervals, of which Base is the first.
         for point in method.points:
             ends = (point.lower, point.upper)
             axes.plot(ends, (point.utility, point.utility), color=ACCENT, linewidth=0.4)

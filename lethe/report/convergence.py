@@ -5,6 +5,7 @@ Source: "A Probabilistic Perspective on Unlearning and Alignment for Large Langu
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from lethe.measure.run import Run, RunModel
@@ -39,13 +40,15 @@ def _rows(model: RunModel, quantity: str) -> list[Result]:
 
 
 def _panel(model: RunModel, rows_of_quantity: dict[str, list[Result]]) -> Panel:
-    last = rows_of_quantity["convergence_mean"][-1]
-    panel = Panel(model.name, str(last.item))
+    """The curves of a model; the rows of each quantity are by the number of answers, on which the axis has every second."""
+    means = rows_of_quantity["convergence_mean"]
+    panel = Panel(model.name, str(means[-1].item))
     with drawing(panel, f"convergence-{model.name}", "by the number of answers") as axes:
         for quantity, colour in DRAWN:
             _draw(axes, rows_of_quantity[quantity], colour)
+
         axes.set_xscale("log", base=2)
-        ticks = [row.at or 0.0 for row in rows_of_quantity["convergence_mean"]][::2]
+        ticks = [row.at or 0.0 for row in means[::2]]
         axes.set_xticks(ticks, [f"{answers:,.0f}" for answers in ticks])
         axes.minorticks_off()
         axes.set(ylim=(0, 1.02), xlabel="answers, log scale")
@@ -55,6 +58,8 @@ def _panel(model: RunModel, rows_of_quantity: dict[str, list[Result]]) -> Panel:
 def _draw(axes: Axes, rows: list[Result], colour: str) -> None:
     """A line through the estimates and a dashed one through the bounds."""
     answers = [row.at or 0.0 for row in rows]
-    axes.plot(answers, [row.estimate or 0.0 for row in rows], color=colour, linewidth=1.4)
-    bounds = [row.upper if row.upper is not None else float("nan") for row in rows]
+    estimates = [row.estimate or 0.0 for row in rows]
+    axes.plot(answers, estimates, color=colour, linewidth=1.4)
+
+    bounds = [math.nan if row.upper is None else row.upper for row in rows]  # NaN: a gap
     axes.plot(answers, bounds, color=colour, linewidth=1, dashes=(4, 1.5))

@@ -25,7 +25,11 @@ TICKS = (16, 128, 1024, 8192, 65536)  # answers
 
 @dataclass(frozen=True)
 class EvidencePath:
-    """The path of a question as the stage `compare` wrote it."""
+    """The path of a question as the stage `compare` wrote it.
+
+    The facts of its row are the goal (ln e that a word must reach), the numbers of answers ``n``, and for each of the two
+    words ln e at these; None stands for certainty, which no e-value needs.
+    """
 
     row: Result
 
@@ -39,6 +43,7 @@ class EvidencePath:
 
     @property
     def goal(self) -> float:
+        """What ln e of a word must reach."""
         return float(self.row.facts["goal"])
 
     @property
@@ -77,6 +82,7 @@ def panels(run: Run, standings: Sequence[Standing]) -> list[Panel]:
 
 
 def _path_to_show(model: RunModel, standing: Standing) -> EvidencePath | None:
+    """The path of the question in the way of a word, else of the worst; None where there is no verdict, or no path."""
     verdict = standing.verdict
     if verdict is None:
         return None
@@ -88,6 +94,7 @@ def _path_to_show(model: RunModel, standing: Standing) -> EvidencePath | None:
 
 
 def _panel(model: RunModel, path: EvidencePath) -> Panel:
+    """Both lines of a path below and above the goal, by the number of answers."""
     panel = Panel(model.name, visible(str(path.row.item))[:LONGEST])
     words = f"ln e against answers, goal {path.goal:.3g}"
     first, last = path.n[0], path.n[-1]
@@ -95,11 +102,13 @@ def _panel(model: RunModel, path: EvidencePath) -> Panel:
         axes.axhline(path.goal, color=INK, linewidth=0.8, dashes=(3, 2))
         axes.plot(path.n, path.heights("forgot"), color=ACCENT, linewidth=1.6)
         axes.plot(path.n, path.heights("leaks"), color=WARM, linewidth=1.6)
+
         axes.set_xscale("log")
-        ticks = [n for n in TICKS if first <= n < last / 2]
+        ticks = [n for n in TICKS if first <= n < last / 2]  # others would touch the last one
         ticks.append(last)
         axes.set_xticks(ticks, [f"{n:,}" for n in ticks])
         axes.minorticks_off()
+
         axes.set(xlim=(first, last), ylim=(LOWEST, path.top))
         axes.set_yticks([0, path.goal], ["0", f"{path.goal:.1f}"])
         axes.set_xlabel("answers, log scale")

@@ -98,6 +98,7 @@ def _summary_of_method(row: dict[str, Json], facts: dict[str, Json]) -> dict[str
 
 
 def _interval(ends: tuple[Bound, Bound] | None) -> str:
+    """Both ends of an interval in words; a sign for none."""
     if ends is None:
         return NONE
     lower, upper = ends

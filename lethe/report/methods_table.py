@@ -22,14 +22,26 @@ PARTS = ("sd", "lower", "upper")  # the columns of CSV beside the mean of a numb
 
 @dataclass(frozen=True)
 class MethodsTable:
-    """The methods of runs over their seeds, with the numbers ``columns`` by exported names; ``access`` is what they need of
-    a model.
+    """The methods of runs over their seeds, a row each.
+
+    Attributes
+    ----------
+    found_of_run
+        By the folder of a run, its methods.
+    columns
+        The exported names of the numbers.
+    digits
+        The decimals of a cell for people.
+    along_of_run
+        The methods at matched utility, where points along unlearning were measured.
+    access
+        What the numbers need of a model; None: the caption says nothing of it.
     """
 
     found_of_run: Mapping[str, OverSeeds]
     columns: tuple[str, ...]
     digits: int
-    along_of_run: Mapping[str, Trajectories]  # at matched utility, where points were measured
+    along_of_run: Mapping[str, Trajectories]
     access: Access | None = None
 
     @classmethod
@@ -47,12 +59,14 @@ class MethodsTable:
         for name in columns:
             if name not in names:
                 raise BadValue("column", name, f"a number over seeds: {', '.join(names)}")
+
         leakage = [name for name in LEAKAGE if name in names][:1]
         headlines = quantities.headline(dict.fromkeys(names, 1.0))
         return cls(found_of_run, tuple(columns) or (*leakage, *headlines), digits, along_of_run)
 
     @property
     def heads(self) -> list[str]:
+        """The headings of the table for people."""
         return ["method", *self.columns, WORDS]
 
     def rows(self) -> list[list[str]]:
@@ -70,12 +84,13 @@ class MethodsTable:
         for run, found in self.found_of_run.items():
             matched = self.along_of_run[run].sentences() or found.matched_sentences()
             for sentence in [*found.sentences(self.columns), *matched]:
-                notes[sentence if len(self.found_of_run) == 1 else f"{run}: {sentence}"] = None
+                notes[self._label(run, sentence)] = None
         if self.access is not None:
             notes[f"Access to the models: {SAID[self.access]}."] = None
         return list(notes)
 
     def markdown(self) -> str:
+        """The table with its caption below."""
         lines = [markdown_row(self.heads), "|".join(["---"] * len(self.heads))]
         lines += map(markdown_row, self.rows())
         return "\n".join([*lines, "", *self.notes()]) + "\n"
@@ -116,8 +131,9 @@ class MethodsTable:
                 values[run]["trajectories"] = along
         return values
 
-    def _label(self, run: str, title: str) -> str:
-        return title if len(self.found_of_run) == 1 else f"{run}: {title}"
+    def _label(self, run: str, text: str) -> str:
+        """A method or a sentence; of several runs with the run that it is of."""
+        return text if len(self.found_of_run) == 1 else f"{run}: {text}"
 
 
 def _full(row: Result | None) -> list[Json]:
@@ -128,6 +144,7 @@ def _full(row: Result | None) -> list[Json]:
 
 
 def _latex(text: str) -> str:
+    """A text in the letters of LaTeX."""
     return latex_text(text).replace("±", r"$\pm$").replace("–", "--")
 
 

@@ -10,7 +10,7 @@ __all__ = ["MATCHED", "heads_of", "methods_of"]
 
 
 def methods_of(run: Run, found: OverSeeds) -> tuple[list[str], list[list[str]]]:
-    """The headings and the cells of a row for each method, with the words on its models."""
+    """The headings, and the cells of a row for each method, with the words on its models."""
     heads = heads_of(run, found)
     rows = []
     for title in found.titles:

@@ -93,7 +93,7 @@ def forgetting_and_utility(
 
 @dataclass(frozen=True)
 class _Point:
-    """A model with both intervals."""
+    """A model with the intervals of its leakage and of its usefulness; ``role`` says whether it is under test."""
 
     name: str
     role: str
@@ -109,6 +109,8 @@ class _Point:
         axes.plot((self.leaks.lower, self.leaks.upper), (y, y), color=colour, linewidth=0.8)
         axes.plot((x, x), (self.useful.lower, self.useful.upper), color=colour, linewidth=0.8)
         axes.plot(x, y, "o", color=colour, markersize=4)
+
+        # The name stands on the side that has more room.
         side = "left"
         gap = 4  # points between dot and name
         if x > HALF:

@@ -26,7 +26,19 @@ TICKS = (0, 0.5, 1)
 
 @dataclass(frozen=True)
 class TraceOfModel:
-    """The word on a trace of one model and its sentences; ``trace`` is the test behind it, None where there is no word."""
+    """The word on a trace of one model.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    word
+        "trace", "no trace found", "open", or "none" where nothing may be said.
+    sentence
+        What the word rests on, or why there is none.
+    trace
+        The test behind it; None where there is no word.
+    """
 
     model: str
     word: str
@@ -68,7 +80,10 @@ def beside(words: dict[str, TraceOfModel], standings: Sequence[Standing]) -> lis
 
 
 def panels(run: Run, found: Findings) -> list[Panel]:
-    """The step curve of the ranks of each model that was tested; models that share weights share scores and a curve."""
+    """The step curve of the ranks of each model that was tested; models that share weights share scores and a curve.
+
+    Each is drawn with the band at the lowest level of a word.
+    """
     levels = []
     for finding in found.asked(TRACE):
         if finding.alpha is not None:
@@ -86,10 +101,15 @@ def panels(run: Run, found: Findings) -> list[Panel]:
 
 
 def _panel(model: RunModel, test: TwinTest, level: float) -> Panel:
-    """The share of the secrets that rank among the first: a curve on the diagonal says that the model does not know."""
+    """The share of the secrets that rank among the first: a curve on the diagonal says that the model does not know.
+
+    The band around the diagonal is drawn where all secrets have the same number of candidates.
+    """
     first = sum(rank == 1 for rank in test.ranks)
     m = len(test.ranks)
     panel = Panel(model.name, f"{first} of {m} first, p {p_text(test.p, test.log_p)}")
+
+    # The steps begin at (0, 0) and end at (1, 1).
     places = np.divide(test.ranks, test.candidates)
     at = np.concatenate([[0.0], np.sort(places), [1.0]])
     shares = np.concatenate([np.arange(m + 1) / m, [1.0]])
