@@ -25,7 +25,27 @@ class Distance:
     """Levenshtein distances between growing sequences and one target, row by row of the edit table.
 
     Row i holds D(i, j), the distance between a sequence of i tokens and the first j of the target,
-    cut at ``most`` + 1: ``most``, at least 0, is the largest distance that counts as near-verbatim.
+    cut at ``most`` + 1.
+
+    Parameters
+    ----------
+    target
+        The T tokens of the target, whole numbers from 0.
+    most
+        The largest distance that counts as near-verbatim, at least 0.
+
+    Attributes
+    ----------
+    start
+        (T + 1,) the row of the empty sequence.
+    other
+        The kind of a token that is none of the target's; the kinds below are those of its distinct
+        tokens.
+
+    Raises
+    ------
+    BadValue
+        If ``most`` is below 0.
 
     >>> near = Distance([5, 6, 7], most=1)
     >>> row = near.start[None]
@@ -54,7 +74,11 @@ class Distance:
         return np.where(np.isin(tokens, self.kinds), places, self.other)
 
     def after(self, rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-        """The rows (m, T + 1) of sequences with one more token of the given kinds (m,)."""
+        """The rows (m, T + 1) of sequences with one more token of the given kinds (m,).
+
+        D(i, j) is the least of D(i - 1, j) + 1, D(i - 1, j - 1) + [tokens differ] and
+        D(i, j - 1) + 1.
+        """
         inserted = rows[:, 1:] + 1
         replaced = rows[:, :-1] + self.mismatch[kinds]
         longer = np.empty_like(rows)
@@ -70,11 +94,21 @@ class Distance:
         return self.after(rows, self.kind_of(tokens))
 
     def children(self, rows: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows after every kind of token, (m, kinds, T + 1), and the kind of each token, (m,
-        V).
+        """What each sequence becomes by one more token.
 
-        ``masses`` (m, V) are the probabilities of the next token; a token without mass may have any
-        kind.
+        Tokens of one kind lead to the same row, so there are fewer kinds than tokens.
+
+        Parameters
+        ----------
+        rows
+            (m, T + 1) those of the sequences.
+        masses
+            (m, V) the probabilities of the next token; a token without mass may have any kind.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            (m, kinds, T + 1) the rows after every kind of token, and (m, V) the kind of each token.
         """
         n_kinds = self.other + 1
         parents = np.repeat(rows, n_kinds, axis=0)
@@ -112,8 +146,18 @@ class Words(Distance):
 
     A state is a row of the edit table over the finished words, and last the open word, which the
     next token may extend: 0 for none, the place of the beginning of a target word, or ``unknown``.
-    ``pieces`` holds the bytes of every token.
 
+    Parameters
+    ----------
+    tokens
+        Those of the target, whose bytes together hold its words.
+    most
+        The largest distance in words that counts as near-verbatim, at least 0.
+    pieces
+        The bytes of every token.
+
+    Notes
+    -----
     The outcome of a token behind an open word is a tuple: the kinds of the words that it finishes,
     and last the new open word. ``kind_of_open[place]`` is the kind of an open word if it ends here.
     Row ``other`` + place of ``mismatch`` says which words of the target the open word cannot
@@ -132,6 +176,7 @@ class Words(Distance):
         self.pieces = pieces
         self.most_words = max(len(piece.split()) for piece in pieces)
 
+        # Every word that may be open and still become a word of the target.
         beginnings: set[bytes] = set()
         for word in words:
             beginnings.update(word[:length] for length in range(1, len(word) + 1))
@@ -143,6 +188,7 @@ class Words(Distance):
         kinds = [kind_of_word.get(text, self.other) for text in self.texts]
         self.kind_of_open = np.array([*kinds, self.other])
 
+        # Below the rows of finished words one for each open word: which words it cannot become.
         mismatch = list(self.mismatch)
         for text in self.texts[1:]:
             mismatch.append([not word.startswith(text) for word in target])
@@ -239,12 +285,29 @@ class Words(Distance):
 def discoverable(
     probabilities: ArrayLike, queries: ArrayLike = QUERIES, chances: ArrayLike = CHANCES
 ) -> np.ndarray:
-    """(queries, chances) the share of windows that n queries reproduce with probability at least p,
+    """The share of windows that n queries reproduce with probability at least p,
     1 - (1 - p_z)^n >= p.
 
-    ``probabilities`` (windows,) are p_z, ``queries`` the numbers n and ``chances`` the levels p in
-    (0, 1). NaN where there is no window. Source: (n, p)-discoverable extraction, Hayes et al.
-    (arXiv 2410.19482).
+    Parameters
+    ----------
+    probabilities
+        (windows,) p_z of each window.
+    queries
+        The numbers n of queries.
+    chances
+        The levels p, in (0, 1).
+
+    Returns
+    -------
+    numpy.ndarray
+        (queries, chances), NaN where there is no window.
+
+    Notes
+    -----
+    (n, p)-discoverable extraction: Hayes et al. (arXiv 2410.19482).
+
+    >>> discoverable([0.5, 1e-6], queries=[1, 10], chances=[0.5, 0.9]).tolist()
+    [[0.5, 0.0], [0.5, 0.5]]
     """
     p_z = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
     n = np.atleast_1d(queries)
@@ -260,6 +323,9 @@ def longest_run(probabilities: ArrayLike, least: float = 0.5) -> tuple[int, int]
     length).
 
     (0, 0) where no window has; of equally long runs the first.
+
+    >>> longest_run([0.9, 0.1, 0.6, 0.7])
+    (2, 2)
     """
     reaches = np.asarray(probabilities, dtype=np.float64) >= least
     edges = np.flatnonzero(np.diff(reaches.astype(np.int8), prepend=0, append=0))
