@@ -52,21 +52,17 @@ def unlearn(
 
     Parameters
     ----------
+    forget, retain : The encoded rows of both sets.
+    recipe : What all methods share: batches, seed, optimiser, precision.
+    params : Those of the method, whose ``loss`` names it.
     second : The second answers to each forget row, for a method that needs them.
     watches : Each sees the model before the first step and after each epoch.
     padding : The token that fills rows of a batch.
     label : Names the run in progress and errors.
     """
-    run = _Loop(
-        model,
-        forget,
-        retain,
-        recipe,
-        params,
-        padding,
-        second,
-        watches,
-    )
+    run = _Loop(model, forget, retain, recipe, params, padding, second, watches)
+
+    # An interrupted run goes on where it stood, if nothing on which it depends has changed.
     alternatives = [_plain(answers) for answers in second or ()]
     rows = digest([*_plain(forget), *_plain(retain), *alternatives])
     modules = (__name__, module_of(METHODS[params.loss]))
@@ -74,25 +70,11 @@ def unlearn(
     for watch in watches:
         facts |= watch.facts
     saved_state = resumable(
-        SCRATCH,
-        model,
-        recipe.compute,
-        modules,
-        recipe,
-        params,
-        rows=rows,
-        **facts,
+        SCRATCH, model, recipe.compute, modules, recipe, params, rows=rows, **facts
     )
+
     history = optimise(
-        model,
-        run.steps,
-        run.loss,
-        recipe,
-        params.lr,
-        label,
-        run.after,
-        saved_state,
-        run,
+        model, run.steps, run.loss, recipe, params.lr, label, run.after, saved_state, run
     )
     if saved_state:
         saved_state.clear()
@@ -113,7 +95,25 @@ def second_answers(
 
 
 class _Loop:
-    """The loss of every step and the work after each update, with the state from which a run resumes."""
+    """The loss of every step and the work after each update, with the state from which a run resumes.
+
+    Attributes
+    ----------
+    steps
+        Of each step its epoch and the places of its forget rows.
+    longest
+        The most tokens of the model's own continuations.
+    end
+        The token that ends an answer.
+    before
+        What the method may know of the model before unlearning.
+    forget, retain_pool
+        The rows of both sets.
+    second
+        All second answers, row after row; None for a method that needs none.
+    counts
+        (forget rows,) the number of second answers to each row.
+    """
 
     def __init__(
         self,
@@ -133,14 +133,18 @@ class _Loop:
         self.watches = watches
         self.method: Method = METHODS[params.loss](params)
         self.team = Team()
-        seed = recipe.seed if params.seed is None else params.seed
+
         # The last stream came last: a further one leaves those before it unchanged.
+        seed = recipe.seed if params.seed is None else params.seed
         streams = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(4))
         order, self.retain_draws, self.method_draws, self.token_draws = streams
+
         self.steps = list(batches(len(forget), recipe.forget_batch, params.epochs, order))
         self.uses_retain = self.method.uses_retain or bool(params.entropy and params.entropy.retain)
         self.longest = max(len(row.answer) for row in forget)  # of a continuation
         self.end = forget[0].answer[-1]
+
+        # The model as it is, before the first step.
         for watch in watches:
             watch(model, -1)
         self.method.prepare(protocol.UnlearningRun(model, len(self.steps), self.method_draws))
@@ -154,19 +158,31 @@ class _Loop:
                 self.second = Pool(self.before, list(itertools.chain.from_iterable(second)))
 
     def loss(self, number: int, picked: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
-        """The parts of a step that this process takes; their losses add up to the step's."""
+        """The parts of a step that this process takes; their losses add up to the step's.
+
+        Everything random is drawn for the whole step first, so that the parts, and the number of processes, change no draw.
+
+        Parameters
+        ----------
+        number
+            The number of the step.
+        picked
+            The places of its forget rows.
+        """
         size = self.recipe.retain_batch if self.uses_retain else 0
         retained = self.retain_draws.integers(len(self.retain), size=size)
         if self.second:
             starts = np.cumsum(self.counts) - self.counts
             second_picked = starts[picked] + self.method_draws.integers(self.counts[picked])
         written = self._continuations(picked)
+
         n_parts = min(self.recipe.compute.accumulate * self.team.size, len(picked))
         if size:
             n_parts = min(n_parts, size)
         forget_parts = np.array_split(np.arange(len(picked)), n_parts)
         retain_parts = np.array_split(np.arange(size), n_parts)
         parts = list(zip(forget_parts, retain_parts, strict=True))
+
         for on_forget, on_retain in self.team.share(parts):
             second = self.second.rows(second_picked, on_forget) if self.second else None
             step = Step(
@@ -208,6 +224,7 @@ class _Loop:
 
     @property
     def _generators(self) -> tuple[np.random.Generator, ...]:
+        """The generators whose states a later process needs; the order of the rows is drawn at once."""
         return self.retain_draws, self.method_draws, self.token_draws
 
     def state(self) -> dict[str, object]:
@@ -228,6 +245,7 @@ class _Loop:
 
 
 def _plain(examples: Iterable[Example]) -> list[list[tuple[int, ...]]]:
+    """The tokens of examples, for a digest."""
     return [[example.prompt, example.answer] for example in examples]
 
 
@@ -239,7 +257,14 @@ def with_entropy(
 ) -> dict[str, torch.Tensor]:
     """The method's scalars with the entropy terms added to the loss and listed by name.
 
-    ``continuations``: rows whose answers the model wrote itself, in place of the forget rows.
+    Parameters
+    ----------
+    values
+        What the method gives of a step, the loss among it.
+    entropy
+        The settings of the terms; None: there are none.
+    continuations
+        Rows whose answers the model wrote itself, in place of the forget rows.
     """
     if entropy is None:
         return values
@@ -292,8 +317,19 @@ def continued(
     end: int,
     uniforms: np.ndarray | None,
 ) -> list[Example]:
-    """The examples with the model's own continuation, greedy or drawn at temperature 1, as the answer: sampling may reach
-    a position that the published optimisation, at the positions of the true answer, never touches."""
+    """The examples with the model's own continuation, greedy or drawn at temperature 1, as the answer.
+
+    Sampling may reach a position that the published optimisation, at the positions of the true answer, never touches.
+
+    Parameters
+    ----------
+    longest
+        The most tokens of a continuation.
+    end
+        The token with which one ends.
+    uniforms
+        (rows, longest) numbers in [0, 1), which draw the tokens; None: the likeliest ones.
+    """
     rows = len(examples)
     width = max(len(example.prompt) for example in examples)
     # Left of a shorter prompt stand zeros, which are masked.
@@ -304,6 +340,7 @@ def continued(
         ids[row, start:] = torch.tensor(example.prompt)
         mask[row, start:] = 1
     places = (mask.cumsum(-1) - 1).clamp_min(0)
+
     written: list[list[int]] = [[] for _ in examples]
     cache = None
     name = cache_name(model)
@@ -325,6 +362,7 @@ def continued(
                     tokens.append(token)
             if all(tokens[-1] == end for tokens in written):
                 break
+
     pairs = zip(examples, written, strict=True)
     return [Example(example.prompt, tuple(tokens)) for example, tokens in pairs]
 
@@ -334,9 +372,10 @@ def chosen(logits: torch.Tensor, uniforms: np.ndarray | None) -> torch.Tensor:
     if uniforms is None:
         return logits.argmax(-1)
     upper = logits.double().softmax(-1).cumsum(-1)
-    # The sum may miss 1 by rounding.
-    drawn = torch.as_tensor(uniforms, device=logits.device)[:, None] * upper[:, -1:]
-    return torch.searchsorted(upper, drawn, right=True)[:, 0].clamp_max(logits.shape[-1] - 1)
+    numbers = torch.as_tensor(uniforms, device=logits.device)[:, None]
+    drawn = numbers * upper[:, -1:]  # the sum may miss 1 by rounding
+    tokens = torch.searchsorted(upper, drawn, right=True)[:, 0]
+    return tokens.clamp_max(logits.shape[-1] - 1)
 
 
 def reference_log_probs(
