@@ -207,18 +207,22 @@ class _Rows:
         self.form = form
         self.name = name
         self.score = score
+
+        # Columns by their meaning: what rows state of their draws, why answers ended, and the answers themselves.
         self.stating = stating(form.header, name, score)
         self.ending = ending(column for column in form.header if column != score)
         self.texts = {column: _Texts() for column in (name, *self.stating, *self.ending)}
         self.has_samples = "sample" in form.header
+        self.answer = column_of_texts(form.header, name, score)
+
         # a cell that begins as a hexadecimal number, which is one to pyarrow alone
         separator = re.escape(form.separator)
         self.hexadecimal = re.compile(rf"(?:^|[\n{separator}])[ \t\"]*0[xX]".encode())
+
+        # The type of each column that is read; a column of two meanings would need two.
         types: dict[str, pa.DataType] = {score: pa.float64()}
         if self.has_samples:
             types["sample"] = pa.int64()
-        self.answer = column_of_texts(form.header, name, score)
-        self.hashes: list[np.ndarray] = []
         has_two_meanings = types.keys() & self.texts.keys() or name in (*self.stating, *self.ending)
         if has_two_meanings or score == "sample" or naming(form.header, name):
             raise Unusual
@@ -228,6 +232,9 @@ class _Rows:
         if self.answer is not None:
             types.setdefault(self.answer, pa.dictionary(pa.int32(), pa.string()))
         self.types = types
+
+        # What the blocks so far hold, an array for each.
+        self.hashes: list[np.ndarray] = []
         self.codes: list[np.ndarray] = []
         self.scores: list[np.ndarray] = []
         self.samples: list[np.ndarray] = []
@@ -247,11 +254,12 @@ class _Rows:
             raise Unusual from None
         if not len(table):
             return
+
         codes = self.texts[self.name].codes(table[self.name])
         self.codes.append(codes)
-        broken = self._broken(table)
-        self.broken.append(broken)
+        self.broken.append(self._broken(table))
         self.scores.append(self._scores(table[self.score]))
+
         is_greedy = np.zeros(len(table), dtype=bool)
         if self.has_samples:
             samples = self._samples(table["sample"])
@@ -266,6 +274,7 @@ class _Rows:
             self._add_statements(codes, is_greedy, *columns)
 
     def _table(self, lines: bytes) -> pa.Table:
+        """The columns of a block that are read; raises `pa.ArrowException` where a cell is of another type."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -327,6 +336,7 @@ class _Rows:
 
     @staticmethod
     def _samples(column: pa.ChunkedArray) -> np.ndarray:
+        """The numbers of the answers of a block, (rows,), in 32 bits where they fit."""
         if column.null_count:
             raise Unusual
         samples = column.to_numpy()
@@ -402,6 +412,7 @@ class _Rows:
         return self._parsed([self.name, "sample", *self.stating], rows)
 
     def _parsed(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> pd.DataFrame:
+        """These cells as the reader of whole tables reads them."""
         written = io.StringIO()
         csv.writer(written, lineterminator="\n").writerows([header, *rows])
         written.seek(0)

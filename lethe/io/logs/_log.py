@@ -52,15 +52,45 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 class Log:
     """A log of another tool, or a plain table: its answers, their scores, and what it says of its run.
 
-    Tables
-    ------
-    ``answers`` has `prompt_id, sample, text`, further texts of the format, and a column of float64 per score of ``scores``,
-    NaN where missing. ``prompts`` has `prompt_id, prompt, answers, planned` (counts) and the scores of whole prompts.
-    ``problems`` has `prompt_id, sample, reason, score`: why an answer, or only one ``score`` of it, is missing.
-
-    ``missing`` counts answers by reason. ``judges`` has the prompts of each score that the tool gives to some prompts only.
-    ``refused`` says why a score cannot be read, and ``refusal`` why no guarantee of draws can be had from the log.
-    ``draws`` is sampled, copies, choices, selected or unknown; ``stopping`` is fixed, early or unfinished.
+    Attributes
+    ----------
+    path
+        The file that was read.
+    tool
+        The tool that wrote it, with its version where it states one.
+    answers
+        A table with `prompt_id, sample, text`, further texts of the format, and a column of float64 per score, NaN where
+        missing.
+    scores
+        The names of the scores.
+    prompts
+        A table with `prompt_id, prompt, answers, planned` (counts) and the scores of whole prompts.
+    problems
+        A table with `prompt_id, sample, reason, score`: why an answer, or only one ``score`` of it, is missing.
+    missing
+        The number of missing answers by reason.
+    format
+        The name of the `Format` that read it.
+    judges
+        The prompts of each score that the tool gives to some prompts only.
+    refused
+        Why a score cannot be read, by its name.
+    task, model
+        What was asked, and who answered; None where it is not stated.
+    sampling
+        The settings of decoding that it states.
+    draws
+        "sampled", "copies", "choices", "selected" or "unknown": what several answers to a prompt are.
+    stopping
+        "fixed", "early" or "unfinished": how the number of answers came about.
+    refusal
+        Why no guarantee of draws can be had from it; None where one may be.
+    warnings, notes
+        Sentences for people.
+    stated
+        What the tool itself says of its results.
+    facts
+        What decides on claims from it.
     """
 
     path: Path
@@ -70,7 +100,7 @@ class Log:
     prompts: pd.DataFrame
     problems: pd.DataFrame
     missing: Mapping[str, int]
-    format: str = ""  # the name of the `Format` that read it
+    format: str = ""
     judges: Mapping[str, frozenset[str]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
@@ -151,8 +181,10 @@ class Log:
         return counts
 
     def table(self) -> pd.DataFrame:
-        """Return the answers with a row for each that never came. Where an answer is missing, `finish_reason` says why, and
-        no score stands; the column is absent where none is missing.
+        """Return the answers with a row for each that never came.
+
+        Where an answer is missing, `finish_reason` says why, and no score stands. The column is absent where none is
+        missing.
         """
         table = self.answers
         of_scores = self.problems.dropna(subset="score")
@@ -160,6 +192,8 @@ class Log:
         if len(lost):
             reasons = lost[[*KEYS, "reason"]].rename(columns={"reason": ENDS[0]})
             table = self._in_order(table.merge(reasons, on=[*KEYS], how="outer"))
+
+        # A score is missing where its answer is, or where it has a problem of its own.
         keys = pd.MultiIndex.from_frame(table[[*KEYS]])
         columns = {}
         for name in self.scores:
@@ -204,6 +238,7 @@ class Log:
             if self.scores:
                 legal = "one of " + ", ".join(map(repr, self.scores))
             raise BadValue("--score", score, legal)
+
         answers = self._judged(self.answers, score)[[*KEYS, score]]
         problems = self._judged(self.problems, score)
         concerned = problems["score"].isna() | (problems["score"] == score)
@@ -421,11 +456,13 @@ class Table:
         return key in self._answers
 
     def _check_planned(self, count: int) -> None:
+        """Refuse a log that plans more answers than can be rows."""
         if count > MOST_PLANNED:
             problem = f"plans {count:,} answers; at most {MOST_PLANNED:,} can be read"
             raise BadFile(self.path, problem)
 
     def _check_count(self, columns: Mapping[str, object]) -> None:
+        """Refuse a log that has more scores than can be columns."""
         if len(columns) > MOST_COLUMNS:
             problem = f"holds more than {MOST_COLUMNS} scores; no table can show them"
             raise BadFile(self.path, problem)
@@ -449,6 +486,7 @@ class Table:
         return self.most() > 1
 
     def _counts(self) -> Counter[str]:
+        """The number of answers by prompt."""
         return Counter(key.prompt_id for key in self._answers)
 
     def most(self) -> int:
@@ -548,13 +586,16 @@ class Table:
         )
 
     def _answer_table(self, scores: Iterable[str]) -> pd.DataFrame:
+        """The table of answers with these scores, by prompts in their order and by samples."""
         place_of_prompt = {prompt_id: place for place, prompt_id in enumerate(self._prompts)}
         keys = sorted(self._answers, key=lambda key: (place_of_prompt[key.prompt_id], key.sample))
         answers = [self._answers[key] for key in keys]
+
         table = pd.DataFrame(keys, columns=[*KEYS]).astype({"sample": "int64"})
         for name in self.more:
             table[name] = [answer.more.get(name) for answer in answers]
         table["text"] = [answer.text for answer in answers]
+
         columns = {}
         for name in scores:
             columns[name] = [answer.scores.get(name, math.nan) for answer in answers]
@@ -571,6 +612,7 @@ class Table:
                     self._problems.append(Problem(prompt_id, sample, NOT_WRITTEN, None))
 
     def _judges(self, scores: Iterable[str]) -> dict[str, frozenset[str]]:
+        """The prompts of each score that the tool gives to some prompts only."""
         judges = {}
         for name in scores:
             prompts = self._prompts_by_score.get(name, self._prompts)
@@ -579,6 +621,7 @@ class Table:
         return judges
 
     def _prompt_table(self) -> pd.DataFrame:
+        """The table of prompts; an answer that a stopping rule skipped was not planned."""
         counts = self._counts()
         excused = Counter(key.prompt_id for key in self._excused - self._answers.keys())
         rows = []
@@ -635,15 +678,17 @@ def number(value: object) -> float:
 
 
 def as_object(value: Json) -> dict[str, Json]:
-    """Return an object of JSON; an empty one in place of any other value, as the functions below do."""
+    """Return an object of JSON; an empty one in place of any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Json) -> list[Json]:
+    """Return a list of JSON; an empty one in place of any other value."""
     return value if isinstance(value, list) else []
 
 
 def as_text(value: Json) -> str | None:
+    """Return a text of JSON; None in place of any other value."""
     return value if isinstance(value, str) else None
 
 

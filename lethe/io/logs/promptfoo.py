@@ -33,55 +33,79 @@ EVERY_CACHED = (
 
 @dataclass(frozen=True)
 class PromptfooAnswer:
-    """One answer of promptfoo's results: ``problem`` says why it is missing, or is empty.
+    """One answer of promptfoo's results.
 
     Format: promptfoo 0.121, `results.results[]` of its JSON, or one such row a line. Rows stand in the order of completion
     and have no number of the repeat.
+
+    Attributes
+    ----------
+    place
+        The place of its test among the user's.
+    prompt_place, prompt
+        The place of the prompt among the user's, and its text.
+    text
+        The answer; an answer that is no text is JSON.
+    problem
+        Why it is missing; empty where it is not.
+    cached
+        Whether it comes from an earlier run.
+    scores
+        The named scores, and promptfoo's own two.
+    metrics
+        The named scores that the test asks for or the row has.
+    repeat
+        The number of repeats that the test asks for.
+    provider, names
+        Who answered, and all names of that provider.
+    decoding
+        The settings of decoding of the test and the prompt.
     """
 
-    place: int  # in the user's tests
+    place: int
     prompt_place: int
     prompt: str | None
     text: str
     problem: str
     cached: bool
     scores: dict[str, float]
-    metrics: list[str]  # the named scores that the test asks for or the row has
+    metrics: list[str]
     repeat: Json
     provider: str | None
-    names: set[str]  # of the provider
+    names: set[str]
     decoding: dict[str, Json]
 
     @classmethod
     def of(cls, place: int, row: Mapping[str, Json]) -> "PromptfooAnswer":
+        """Read a row of the results, which is of the test at ``place``."""
         response = object_at(row, "response")
         output = response.get("output")
         if isinstance(output, str):
             text = output
         else:
             text = json.dumps(output, ensure_ascii=False)
+
         case = object_at(row, "testCase")
         options = object_at(case, "options")
         prompt = object_at(row, "prompt")
         provider = object_at(row, "provider")
         provider_id = text_at(provider, "id")
         label = text_at(provider, "label")
-        scores = object_at(row, "namedScores")
-        metrics = [*_metrics(case), *scores]
-        scores = scores | {"success": row.get("success"), "score": row.get("score")}
+        named_scores = object_at(row, "namedScores")
+        scores = named_scores | {"success": row.get("success"), "score": row.get("score")}
         return cls(
             place,
-            row["promptIdx"],
-            text_at(prompt, "raw"),
-            text,
-            _problem(response, row.get("failureReason")),
-            response.get("cached") is True,
-            {name: number(value) for name, value in scores.items()},
-            metrics,
-            options.get("repeat"),
-            label or provider_id,
-            set(filter(None, (provider_id, label))),
-            options | object_at(prompt, "config"),
+            prompt_place=row["promptIdx"],
+            prompt=text_at(prompt, "raw"),
+            text=text,
+            problem=_problem(response, row.get("failureReason")),
+            cached=response.get("cached") is True,
+            scores={name: number(value) for name, value in scores.items()},
+            metrics=[*_metrics(case), *named_scores],
+            repeat=options.get("repeat"),
+            provider=label or provider_id,
+            names=set(filter(None, (provider_id, label))),
+            decoding=options | object_at(prompt, "config"),
         )
 
 
@@ -114,6 +138,7 @@ def _read_promptfoo(source: JsonFile) -> Log:
         if not isinstance(listed, list):
             raise BadFile(path, "`results.results` must be a list")
         rows = listed
+
     tests: dict[str, list[PromptfooAnswer]] = {}
     for count, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not isinstance(row.get("promptIdx"), int):
@@ -123,6 +148,7 @@ def _read_promptfoo(source: JsonFile) -> Log:
         if not isinstance(place, int):
             place = count
         tests.setdefault(key, []).append(PromptfooAnswer.of(place, row))
+
     # As in the user's file; sorting keeps the order of rows of one place.
     ordered = [sorted(test, key=lambda row: row.place) for test in tests.values()]
     ordered.sort(key=lambda test: test[0].place)
@@ -246,6 +272,7 @@ def _add(
     *,
     skip_cached: bool,
 ) -> None:
+    """Add the repeats of a prompt to the table; a cached one is no new draw, and is left out where others are drawn."""
     if skip_cached and all(row.cached for row in repeats):
         table.problem(prompt_id, 1, "cached")
     for sample, row in enumerate(repeats, start=1):
