@@ -28,7 +28,16 @@ PUBLIC = b""
 class TwinRanks:
     """The rank of each true candidate, in the order of the file.
 
-    ``scores`` (m, k) are those of all candidates; None where the file has ranks, or secrets differ in their number.
+    Attributes
+    ----------
+    secrets
+        The names of the m secrets.
+    ranks
+        (m,) the rank of each true candidate, from 1.
+    candidates
+        (m,) the number of candidates of each secret.
+    scores
+        (m, k) those of all candidates; None where the file has ranks, or secrets differ in their number.
     """
 
     secrets: tuple[str, ...]
@@ -75,17 +84,21 @@ def _ranked(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
     """The ranks of a table with a row per secret."""
     candidates = numeric_column(table, "candidates", path)
     ranks = numeric_column(table, "rank", path)
+
     is_possible = (candidates >= 2) & (candidates <= MOST_CANDIDATES) & (candidates % 1 == 0)
     legal = f"a whole number from 2 to {MOST_CANDIDATES:,}"
     _refuse(~is_possible, path, f"candidates: must be {legal}")
+
     is_among = (ranks >= 1) & (ranks <= candidates) & (ranks % 1 == 0)
     _refuse(~is_among, path, "rank: must be a whole number from 1 to the number of candidates")
+
     is_repeated = table["secret"].map(id_text).duplicated().to_numpy()
     _refuse(is_repeated, path, "secret: stands in an earlier row; each secret has a single rank")
     return TwinRanks(tuple(secrets), _whole(ranks), _whole(candidates))
 
 
 def _whole(values: np.ndarray) -> tuple[int, ...]:
+    """Whole numbers of a column of floats."""
     return tuple(map(int, values))
 
 
@@ -103,15 +116,19 @@ def _scored(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
     rows_of_secret: dict[str, list[int]] = {}
     for row, secret in enumerate(secrets):
         rows_of_secret.setdefault(secret, []).append(row)
+
     ranks = []
     for secret, rows in rows_of_secret.items():
         of_secret = [texts[row] for row in rows]
         _check_candidates(path, secret, rows, of_secret, true[rows])
+
+        # Equal scores are ordered by hashes, which do not depend on the order of the file.
         digests = np.array([tie_digest(PUBLIC, secret, text) for text in of_secret])
         order = np.argsort(np.argsort(digests))
         place = int(np.argmax(true[rows]))
         (rank,) = ranks_of([scores[rows]], [place], [order])
         ranks.append(int(rank))
+
     sizes = tuple(map(len, rows_of_secret.values()))
     matrix = None
     if len(set(sizes)) == 1 and np.isfinite(scores).all():

@@ -35,15 +35,35 @@ if TYPE_CHECKING:
 
 
 class Params(OneRunParams):
-    """The entry of a one-run audit of DP-SGD: data, training, noise, canaries, and a fault to
-    detect.
+    """The entry of a one-run audit of DP-SGD.
+
+    Attributes
+    ----------
+    images, points
+        The data, and how many images of it; null: all.
+    canaries
+        The number of canaries, of which about half are trained on.
+    hidden
+        The units of the last hidden layer.
+    network, optimiser, lr
+        What is trained, and how.
+    q, steps
+        The probability that a row is in a batch, and the number of batches.
+    noise_multiplier, clip
+        The standard deviation of the noise in clipping norms, and the clipping norm.
+    delta
+        Of the privacy guarantee.
+    fault
+        What the implementation does wrong, so that the audit has something to detect.
+    independent
+        Whether the canaries' channels are independent, as they are here: each has its own coordinate.
     """
 
     kind: Literal["dp_sgd"]
     images: Literal["digits", "fashion_mnist", "cifar10"]
     points: Count | None
     canaries: Annotated[Integer, Field(ge=2)]
-    hidden: Count  # units of the last hidden layer
+    hidden: Count
     network: Literal["dense", "convolutional"] = "dense"
     optimiser: Literal["sgd", "adam"] = "sgd"
     q: Annotated[Real, Field(gt=0, le=1)]
@@ -53,7 +73,7 @@ class Params(OneRunParams):
     lr: Positive
     delta: Annotated[Real, Field(gt=0, lt=1)]
     fault: Literal["none", "half_noise", "no_clipping"]
-    independent: bool = True  # every canary has a coordinate of its own
+    independent: bool = True
 
     @property
     def folder(self) -> str | None:
@@ -73,6 +93,12 @@ LONGER = 10.0  # norm of a canary's gradient before clipping, in clipping norms:
 
 
 def train_and_guess(settings: Params) -> Guesses:
+    """Train with the canaries, and guess each from the gradients that every step releases.
+
+    A canary that is in the batch adds 1 to its coordinate of the noisy sum, in clipping norms. The score is the privacy
+    loss, the logarithm of the likelihood with the canary over that without: a step adds
+    ln(1 + q (exp((x - 1/2) / sigma^2) - 1)) for a released value x. Its sign is the guess, and its size the confidence.
+    """
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -88,6 +114,7 @@ def train_and_guess(settings: Params) -> Guesses:
         steps=settings.steps,
         **_as_implemented(settings),
     )
+
     loss = torch.zeros(settings.canaries, dtype=torch.float64)
     of_steps = Losses("training with canaries", settings.steps, settings.lr)
     for step, (images, labels, canary) in enumerate(
@@ -100,15 +127,14 @@ def train_and_guess(settings: Params) -> Guesses:
         mean.backward()
         _put_canaries(network, weight, places, canary, LONGER * settings.clip)
         optimiser.step()
-        assert (
-            weight.grad is not None
-        )  # what step() releases: the noisy sum over the expected batch size
-        released = (
-            weight.grad.flatten()[places].double() * optimiser.expected_batch_size / settings.clip
-        )
-        loss += torch.log1p(
-            settings.q * torch.expm1((released - 0.5) / settings.noise_multiplier**2)
-        )
+
+        # What the step releases is the noisy sum over the expected batch size.
+        assert weight.grad is not None
+        at_canaries = weight.grad.flatten()[places].double()
+        released = at_canaries * optimiser.expected_batch_size / settings.clip
+        exponent = (released - 0.5) / settings.noise_multiplier**2
+        loss += torch.log1p(settings.q * torch.expm1(exponent))
+
     of_steps.check(network.parameters())
     score = loss.numpy()
     return Guesses(bits, (score > 0).astype(np.int8), np.abs(score))
@@ -126,10 +152,14 @@ def _setting(
     rng = np.random.default_rng(settings.seed)
     images = load(settings.images, settings.folder, settings.points, 0.0, settings.seed)
     pixels = pad(torch.from_numpy(images.pixels).float() / images.white, (PADDING,) * 4)
+
     torch.manual_seed(settings.seed)
     networks = {"dense": _dense, "convolutional": _convolutional}
     network, weight, free = networks[settings.network](settings, pixels[:1], images.classes)
-    places = free[torch.from_numpy(rng.permutation(len(free))[: settings.canaries])]
+    picked = rng.permutation(len(free))[: settings.canaries]
+    places = free[torch.from_numpy(picked)]
+
+    # The canaries that are trained on are black images of class 0; their gradients are replaced.
     bits = rng.integers(0, 2, settings.canaries, dtype=np.int8)
     inside = torch.from_numpy(np.flatnonzero(bits))
     rows = (
