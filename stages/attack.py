@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,13 +49,14 @@ def run(settings: Params, root: Path, name: str) -> None:
         for budget, scored in _asked(settings, attack, root, seed):
             tables.append(scored.assign(seed=seed, budget=budget))
     answers = pd.concat(tables, ignore_index=True)
-    counts = counts_of(answers)
     sampled = answers[answers["sample"] >= 0]
-    # of the answers that have a score
-    means = sampled.groupby(["seed", "budget"])["score"].mean()
+    means = sampled.groupby(["seed", "budget"])["score"].mean()  # a missing score is left out
+
+    counts = counts_of(answers)
     curve = band(counts, attack.alpha)
     before = curve[0]
     worst = max(curve, key=lambda point: point.mean)
+
     headline = {
         "kind": attack.after.kind,
         "scorer": attack.scorer,
@@ -74,6 +76,7 @@ def run(settings: Params, root: Path, name: str) -> None:
         "counts": [dataclasses.asdict(count) for count in counts],
         "by_seed": means.reset_index(name="mean").to_dict("records"),
     }
+
     with atomic_folder(root / "attacks" / name) as folder:
         write_parquet(folder / "answers.parquet", answers)
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
@@ -91,20 +94,13 @@ def _write_rows(
     curve: Sequence[Point],
     root: Path,
 ) -> None:
+    """Write the results: a row for each number of the headline, one for each budget, and the record of the attack."""
     rows = table.Rows(name)
     for key, value in flat_numbers(headline).items():
         rows.add("audit", "number", "run", value, item=key)
+    add = partial(rows.add, "audit", "attacked", "run")
     for point, counted in zip(curve, result["counts"], strict=True):
-        ends = (point.lower, point.upper)
-        rows.add(
-            "audit",
-            "attacked",
-            "run",
-            point.mean,
-            *ends,
-            at=point.budget,
-            evidence=counted,
-        )
+        add(point.mean, point.lower, point.upper, at=point.budget, evidence=counted)
     rows.add("audit", "record", "run", evidence=result)
     table.write(table.place(root, "attack", name), rows.rows)
 
@@ -112,13 +108,20 @@ def _write_rows(
 def _asked(
     settings: Params, attack: Attack, root: Path, seed: int
 ) -> Iterator[tuple[float, pd.DataFrame]]:
-    """(budget, the scores of the answers) for the model as it is, with budget 0, and after each budget."""
+    """Ask the model as it is, and after each budget of the attack.
+
+    Yields
+    ------
+    tuple
+        The budget, 0 at first, and the scores of the answers to the questions that the attack itself did not learn.
+    """
     import torch
 
     sample = settings.sample
     params_of_scorer = {}
     if attack.scorer in settings.score.params:
         params_of_scorer[attack.scorer] = settings.score.params[attack.scorer]
+
     torch.manual_seed(seed)
     model, tokenizer = checkpoints.load(attack.path, "float32")
     encoder = Encoder(tokenizer, sample.prompt)
@@ -129,6 +132,7 @@ def _asked(
     learned = {row["id"] for row in member.learned(knowledge, seed)}
     rows = {row["id"]: row for row in forget if row["id"] not in learned}
     prompts = [Prompt(key, encoder.prompt(row)) for key, row in rows.items()]
+
     # The answers of two training seeds are pooled, so their draws must not share a stream.
     seed_of_draws = int(stream(sample.seed, "attack", seed).generate_state(1, np.uint64)[0])
     drawing = Settings(
@@ -142,6 +146,7 @@ def _asked(
     options = Options(max_rows=sample.max_rows)
 
     def scores(changed: PreTrainedModel) -> pd.DataFrame:
+        """The scores of new answers of a model."""
         engine = open_engine("auto", InMemory(changed, tokenizer), options)
         drawn = {answer.prompt_id: answer for answer in engine.answer(prompts, drawing)}
         answers = table_of(drawn[prompt.prompt_id] for prompt in prompts)

@@ -40,6 +40,19 @@ def _answers_when_named(model: RunModel) -> dict[str, int]:
 def _rows(
     name: str, sides: Compared, retrains: list[str], named_at: Mapping[str, int]
 ) -> list[Result]:
+    """The rows of one model.
+
+    Parameters
+    ----------
+    name
+        The name of the model.
+    sides
+        The counts and e-values of the model beside the Retrains.
+    retrains
+        The names of the Retrains, in the order of ``sides``.
+    named_at
+        The answers to each question when the rule of draws named it.
+    """
     rows = Rows(name)
     leaking = sides.leaking(sides.tau)
     is_named = sides.listed(sides.tau).names
@@ -48,6 +61,7 @@ def _rows(
         beside: list[Json] = []
         for retrain, chance in zip(retrains, sides.chances[place], strict=True):
             beside.append({"name": retrain, **_facts(chance)})
+
         evidence: dict[str, Json] = {**_facts(counts), "retrains": beside}
         evidence["log_e_forgot"] = finite(float(sides.forgotten[place]))
         evidence["log_e_leaks"] = finite(float(leaking[place]))
@@ -55,6 +69,7 @@ def _rows(
         if sides.kept is not None:
             evidence["log_e_forgot_max"] = finite(float(sides.kept.forgot[place]))
             evidence["named_at"] = named_at.get(item)
+
         guarantee = (sides.level, Covers.ONE_PROMPT, ASSUMES, METHOD, counts.n)
         lower = min(sides.at_least(place), sides.excess(place))
         ends = both_ends(lower, sides.excess(place), *guarantee)
@@ -73,4 +88,5 @@ def _rows(
 
 
 def _facts(counts: Counts) -> dict[str, Json]:
+    """Counts as evidence."""
     return {"leaks": counts.leaks, "n": counts.n, "missing": counts.missing}
