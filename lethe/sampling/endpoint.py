@@ -45,23 +45,14 @@ from lethe.sampling.endpoint_probes import (
 from lethe.sampling.engine import Belief, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
-NONE = ServedAnswer(
-    None,
-    FAILED,
-    0,
-    None,
-    "",
-    None,
-    0.0,
-    (0.0, 0.0),
-)
+NONE = ServedAnswer(None, FAILED, 0, None, "", None, 0.0, (0.0, 0.0))  # nothing came
 SPREAD = 2654435761  # odd, so that multiples differ
 ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
 
 
 @dataclass(frozen=True)
 class EndpointRequest:
-    """A request and the numbers of the answers that it asks for."""
+    """A request and the numbers of the answers that it asks for; in words it names them, for errors."""
 
     prompt: Prompt
     numbers: tuple[int, ...]
@@ -75,14 +66,25 @@ class EndpointRequest:
 
 
 class Journal:
-    """What requests for one prompt brought under one way of drawing, a line for each answer and each failure, whose
-    ``model`` is its kind; a line that a kill cut short is left out."""
+    """What requests for one prompt brought under one way of drawing, in a file that only grows.
+
+    A line is an answer or a failure, whose ``model`` is its kind. A line that a kill cut short is left out.
+
+    Attributes
+    ----------
+    lines
+        The last line of each answer, by its number.
+    failed
+        The number of failures by kind, also where a later request brought the answer.
+    torn
+        Whether the file ends within a line, so that the next one needs a break before it.
+    """
 
     def __init__(self, place: Path):
         self.place = place
         self.lines: dict[int, ServedAnswer] = {}
-        # By kind, also where a later request brought the answer.
         self.failed = Counter[str]()
+
         content = place.read_bytes() if place.is_file() else b""
         for line in content.split(b"\n"):
             try:
@@ -136,7 +138,17 @@ class Journal:
 
 
 class EndpointEngine:
-    """Draws in rounds over all questions, so that a change of the model shows between first and last answers."""
+    """Draws in rounds over all questions, so that a change of the model shows between first and last answers.
+
+    Parameters
+    ----------
+    endpoint
+        The address, the name of the model, and the caps.
+    scratch
+        The folder that keeps what the server answered.
+    chat
+        Whether prompts are messages of a chat, not texts to continue.
+    """
 
     name = "endpoint"
     in_memory = False
@@ -182,6 +194,8 @@ class EndpointEngine:
             planned += len(numbers)
             asked_before &= journals[prompt.prompt_id].lines.keys() >= set(numbers)
         self.asks |= any(self._missing(prompt, settings) for prompt in prompts)
+
+        # What an earlier process could not get is no reason to fail now.
         try:
             jobs = self._jobs(prompts, settings)
             run(self._draw(jobs, journals))
@@ -197,6 +211,7 @@ class EndpointEngine:
                 f"Stopped at the cap of {cap:,} tokens with {drawn:,} of {planned:,} answers, which are kept. A larger "
                 "--max-tokens-total and the same command draw the others."
             )
+
         for prompt in prompts:
             answers = _answers(prompt, settings.of(prompt), journals[prompt.prompt_id])
             if not self.chat:
@@ -256,7 +271,11 @@ class EndpointEngine:
         return jobs
 
     def _jobs_of(self, prompt: Prompt, settings: Settings) -> list[EndpointRequest]:
-        """The requests for the missing answers to one prompt, the greedy one first."""
+        """The requests for the missing answers to one prompt, the greedy one first.
+
+        A request asks for several answers where the server gives them, but for so few that a question has several requests.
+        With a seed each answer has a request of its own.
+        """
         missing = self._missing(prompt, settings)
         if not missing:
             return []
@@ -272,9 +291,8 @@ class EndpointEngine:
         jobs = []
         if GREEDY in missing:
             missing.remove(GREEDY)
-            jobs.append(
-                EndpointRequest(prompt, (GREEDY,), replace(ask, temperature=0, top_p=1, top_k=0))
-            )
+            likeliest = replace(ask, temperature=0, top_p=1, top_k=0)
+            jobs.append(EndpointRequest(prompt, (GREEDY,), likeliest))
 
         drawn = sorted(missing)
         size = 1
@@ -289,10 +307,12 @@ class EndpointEngine:
         return jobs
 
     async def _draw(self, jobs: deque[EndpointRequest], journals: Mapping[str, Journal]) -> None:
+        """Send all requests, several at once, until none is left or the cap is reached."""
         total = sum(len(job.numbers) for job in jobs)
         ticks = progress(count(), f"requests to {self.endpoint.name}", "answers", total)
 
         async def worker() -> None:
+            """Send requests one after the other."""
             while jobs and not self.capped:
                 for _ in range(await self._send(jobs.popleft(), jobs, journals)):
                     next(ticks)
@@ -313,6 +333,7 @@ class EndpointEngine:
         if cap is not None and self.spent + self.reserved + most > cap:
             self.capped = True
             return 0
+
         self.reserved += most
         try:
             drawn = (await self.client.ask(job.ask, str(job)))[: len(job.numbers)]
@@ -328,6 +349,7 @@ class EndpointEngine:
             drawn = [missing] * len(job.numbers)
         finally:
             self.reserved -= most
+
         self.spent += sum(sum(answer.spent) for answer in drawn)
         journals[job.prompt.prompt_id].add(dict(zip(job.numbers, drawn, strict=False)))
         self._count_failures(job, drawn)

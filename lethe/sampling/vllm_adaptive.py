@@ -22,8 +22,8 @@ class Sequence:
         self.confidences = confidences
 
     def is_sure(self, top_probability: float) -> bool:
-        # The tokens give the step's number: while a prompt is read in parts, its step occurs repeatedly.
         """Whether the mean top probability, that of this step included, exceeds the threshold."""
+        # The tokens give the step's number: while a prompt is read in parts, its step occurs repeatedly.
         step = len(self.tokens)
         self.confidences[step:] = [top_probability]
         return sum(self.confidences) / len(self.confidences) > self.threshold
@@ -40,6 +40,7 @@ class AdaptiveTemperature(LogitsProcessor):
         return False  # the processor then receives raw logits, before the temperature
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Follow the rows of the batch, as vLLM tells before each step: those that left, came, and moved."""
         if batch_update is None:
             return
         for row in batch_update.removed:
@@ -59,6 +60,7 @@ class AdaptiveTemperature(LogitsProcessor):
                 self.sequences[source] = displaced
 
     def _history(self, seed: int) -> list[float]:
+        """The top probabilities of a request so far, also where vLLM had put it off; the oldest histories are forgotten."""
         history = self.confidences.setdefault(seed, [])
         self.confidences.move_to_end(seed)
         if len(self.confidences) > REMEMBERED + len(self.sequences):
@@ -66,6 +68,7 @@ class AdaptiveTemperature(LogitsProcessor):
         return history
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """The logits (rows, V), of which sure rows keep the likeliest token alone."""
         if not self.sequences:
             return logits
         top = top_probability(logits).tolist()

@@ -51,8 +51,19 @@ POINTS_A_DECADE = 8
 
 @dataclass(frozen=True)
 class PrefixCurve:
-    """The number of prefixes with a priority of at least theta, and the mass left after exploring them: ``counts`` and
-    ``rests`` at descending ``thetas``, (P,) each. Below the last threshold both follow the power law of its last decade."""
+    """The number of prefixes with a priority of at least theta, and the mass left after exploring them.
+
+    Below the last threshold both follow the power law of its last decade.
+
+    Attributes
+    ----------
+    thetas
+        (P,) the thresholds, falling.
+    counts
+        (P,) the prefixes of at least each.
+    rests
+        (P,) the mass left after exploring them, in [0, 1].
+    """
 
     thetas: tuple[float, ...]
     counts: tuple[int, ...]
@@ -74,6 +85,7 @@ class PrefixCurve:
         return self.rests[-1] * (theta / self.thetas[-1]) ** min(FASTEST, power)
 
     def _between(self, theta: float, values: Sequence[float]) -> float:
+        """A value of the curve, linear in ln theta between thresholds."""
         depths = [-math.log(known) for known in self.thetas]
         return float(np.interp(-math.log(theta), depths, values))
 
@@ -109,7 +121,19 @@ def curve_of(grown: Grown, theta: float) -> PrefixCurve:
 
 @dataclass(frozen=True)
 class Searched:
-    """The last growth of a search with its threshold, and the growth with the most leaks; ``rows`` counts all growths."""
+    """The result of a search.
+
+    Attributes
+    ----------
+    grown
+        The last growth.
+    theta
+        Its threshold.
+    best
+        The growth that found the largest mass of leaks.
+    rows
+        The rows of all growths.
+    """
 
     grown: Grown
     theta: float
@@ -120,7 +144,21 @@ class Searched:
 def search(
     grow: Callable[[Growth], Grown], rows: int, guide: float, counted_guide: float = 0.0
 ) -> Searched:
-    """Grow deeper and deeper from the start, without a sample, until about ``rows`` rows went through the model."""
+    """Grow deeper and deeper from the start, without a sample, until about ``rows`` rows went through the model.
+
+    Each threshold is chosen by how the last growths grew.
+
+    Parameters
+    ----------
+    grow
+        Grows the tree of a question to an extent.
+    rows
+        The rows to spend.
+    guide
+        That of the growths.
+    counted_guide
+        The one under which they count prefixes, of the growth that is planned next.
+    """
     theta = theta_before = FIRST_THETA
     spent = 0
     growths: list[Grown] = []
@@ -148,8 +186,17 @@ def search(
 
 @dataclass(frozen=True)
 class Outline:
-    """The facts about a question before its rate is fixed. ``curve`` is under the second growth's guide,
-    ``rows_a_sample`` is the cost of a sampled answer, and ``enumerable`` states whether exploring pays."""
+    """The facts about a question before its rate is fixed.
+
+    Attributes
+    ----------
+    curve
+        The prefixes that are explored by the threshold, under the second growth's guide.
+    rows_a_sample
+        The cost of a sampled answer, in rows of the model.
+    enumerable
+        Whether exploring pays: whether the answers are few enough.
+    """
 
     curve: PrefixCurve
     rows_a_sample: float
@@ -166,6 +213,8 @@ class Outline:
 def common_rho(outlines: Sequence[Outline], rows: float, theta_rho: float) -> float:
     """The rate at which the growths of all questions take about ``rows`` rows in total, at least 1.
 
+    The rows grow with the rate, so a bisection finds it.
+
     Raises
     ------
     BadValue
@@ -176,6 +225,7 @@ def common_rho(outlines: Sequence[Outline], rows: float, theta_rho: float) -> fl
     low, high = 1.0, 1e12
 
     def taken(rho: float) -> float:
+        """The rows of all growths at a rate."""
         return sum(outline.rows(rho, theta_rho) for outline in outlines)
 
     if taken(low) >= rows:
@@ -203,13 +253,23 @@ LAST_GUIDE = 40.0
 
 
 class Effort(Direct, Exploring):
-    """The effort per question. ``rows`` is the number of tokens put through the model, a third of them in the guided
-    growth. ``guide`` and ``second_guide`` favour prefixes by exp(guide x share of a keyword read). The second look
-    explores prefixes of at least theta and samples the rest at a rate rho with theta x rho = ``theta_rho``. ``target``,
-    if set, determines the rate at any cost: a question without a sampled leak is then bounded by ``target``.
-    ``exact_only`` draws no sample and gives only certain ends. A pilot of ``pilot`` answers, or fewer where ``rows`` is
-    small, estimates their entropy and length. Above an entropy of ``most_entropy`` nats the second look only samples,
-    because there are too many answers to explore."""
+    """The effort per question.
+
+    Of `Exploring` it has ``rows``, the number of tokens put through the model, a third of them in the guided growth. The
+    second look explores prefixes of at least theta and samples the rest at a rate rho with theta x rho = ``theta_rho``. A
+    ``target`` determines the rate at any cost: a question without a sampled leak is then bounded by it. ``exact_only``
+    draws no sample and gives only certain ends.
+
+    Attributes
+    ----------
+    second_guide
+        The guide of the second look, as ``guide`` is that of the first: prefixes are favoured by exp(guide x share of a
+        keyword read).
+    pilot
+        The number of answers, fewer where ``rows`` is small, that estimate the entropy and the length of all.
+    most_entropy
+        In nats; above it the second look only samples, because there are too many answers to explore.
+    """
 
     second_guide: Weight = 12.0
     pilot: Annotated[Integer, Field(ge=LEAST_PILOT)] = 128
@@ -222,7 +282,10 @@ class Effort(Direct, Exploring):
 
 @dataclass(frozen=True)
 class FirstLook:
-    """The result of the first look at a question; certain, except for ``entropy`` (nats, estimated)."""
+    """The result of the first look at a question; certain, except for ``entropy`` (nats, estimated).
+
+    ``rows`` went through the model, and ``outline`` plans the second look.
+    """
 
     masses: Masses
     heaviest: tuple[HeavyLeak, ...]
@@ -232,7 +295,10 @@ class FirstLook:
 
 
 def first_look(question: TreeQuestion, law: Law, predictor: Predictor, effort: Effort) -> FirstLook:
-    """Measure the entropy of a question's answers, and grow the guided tree."""
+    """Measure the entropy of a question's answers, and grow the guided tree.
+
+    Where the tree finds next to no leak, another one follows a steeper guide.
+    """
     pilot = _pilot(question, law, predictor, effort)
     budget = max(1, effort.rows // 3)
     growing = partial(grow, question, law, predictor)
@@ -243,6 +309,7 @@ def first_look(question: TreeQuestion, law: Law, predictor: Predictor, effort: E
         again = search(growing, budget, LAST_GUIDE)
         rows += again.rows
         best = max(best, again.best, key=lambda grown: grown.masses.leak)
+
     # Answers of the rest share fewer prefixes than all answers do; half their length is a first guess.
     rows_a_sample = max(pilot.rows / max(1, pilot.remainder.sampled), pilot.length / 2)
     curve = curve_of(searched.grown, searched.theta)
@@ -261,7 +328,9 @@ def _tried(
     outline: Outline,
 ) -> tuple[Outline, int]:
     """The outline with the cost of a sampled answer, as a small second look measures it, and the rows of that look.
-    Its answers are discarded, so the rate may depend on it; where the rows allow only a few, the pilot's guess stays."""
+
+    Its answers are discarded, so the rate may depend on it. Where the rows allow only a few, the pilot's guess stays.
+    """
     rho = common_rho([outline], TRIED * effort.rows, effort.theta_rho)
     if rho < LEAST_TRIED:
         return outline, 0
@@ -297,9 +366,16 @@ def second_look(
     rho: float,
     allowance: float = 0.0,
 ) -> AnswerTree:
-    """The bounds of a question from both looks: the heaviest answers explored, the rest sampled at the rate ``rho``.
+    """The bounds of a question from both looks: the heaviest answers explored, the rest sampled.
 
-    ``allowance`` is the largest error of a logit, in nats.
+    Parameters
+    ----------
+    first
+        The result of the first look.
+    rho
+        The rate of the sample, in answers per unit of mass; 0: no sample is drawn.
+    allowance
+        The largest error of a logit, in nats.
     """
     rounding = Rounding(allowance, law.max_new_tokens, law.temperature)
     notes = [question.note] if question.note else []
@@ -322,11 +398,12 @@ def second_look(
         grown = Grown(
             Masses(zeros, zeros),
             Remainder(),
-            1.0,
-            0,
-            0,
-            (),
-            *np.zeros((2, 0)),
+            rest=1.0,
+            rows=0,
+            explored=0,
+            heaviest=(),
+            priorities=np.zeros(0),
+            decided=np.zeros(0),
         )
     else:
         budget = max(1, 2 * effort.rows // 3)
@@ -337,11 +414,13 @@ def second_look(
 
     explored = leak_interval(grown.masses, grown.remainder, effort.alpha, rounding)
     guided = leak_interval(first.masses, replace(grown.remainder, rho=0.0), effort.alpha, rounding)
+
     # All of these except the sampled ends are certain, so the better of the two looks may be used.
     lower = max(explored.lower, guided.lower)
     certain = max(lower, min(explored.upper_certain, guided.upper_certain))
     upper = max(lower, min(explored.upper, certain))
     sampled = min(upper, max(lower, explored.lower_sampled))
+
     source = first.masses if guided.lower > explored.lower else grown.masses
     complete = source.leak + source.unconfirmed
     return AnswerTree.of(
@@ -380,7 +459,18 @@ def enumerate_answers(
 ) -> Iterator[AnswerTree]:
     """The bounds of each question in turn, once all had their first look.
 
-    ``allowance`` is the largest error of a logit, in nats. ``store`` keeps finished looks, so that a killed call resumes.
+    The rate of the samples is one for all questions, and follows from the first looks alone.
+
+    Parameters
+    ----------
+    effort
+        The rows per question, and what they are used for; None: the usual one.
+    allowance
+        The largest error of a logit, in nats.
+    store
+        Keeps finished looks, so that a killed call resumes.
+    label
+        Names the work in the display of progress.
 
     Raises
     ------
@@ -395,26 +485,20 @@ def enumerate_answers(
         raise BadValue(
             "question ids", names, "distinct names, since a question's sample depends on its name"
         )
+
     looks: dict[str, FirstLook] = {}
     for question in progress(questions, f"{label}: first looks", "questions"):
         key = f"first {question.question_id}"
         if key not in store:
             store[key] = asdict(first_look(question, law, predictor, effort))
         looks[question.question_id] = restored(FirstLook, store[key])
+
     rho = rate(list(looks.values()), effort)
     for question in progress(questions, f"{label}: second looks", "questions"):
         key = f"second {question.question_id} {rho!r}"
         if key not in store:
             first = looks[question.question_id]
-            tree = second_look(
-                question,
-                law,
-                predictor,
-                effort,
-                first,
-                rho,
-                allowance,
-            )
+            tree = second_look(question, law, predictor, effort, first, rho, allowance)
             store[key] = values_of(tree)
         yield tree_from(store[key])
 
