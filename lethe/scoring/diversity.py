@@ -27,7 +27,17 @@ tokenize = re.compile(r"\w+|[^\w\s]").findall
 
 @dataclass(frozen=True)
 class Ngrams:
-    """The n-grams of one order: text ``text[k]`` has n-gram ``gram[k]`` ``count[k]`` times; sorted by text, then n-gram."""
+    """The n-grams of one order, each pair of a text and an n-gram once; sorted by text, then n-gram.
+
+    Attributes
+    ----------
+    text
+        (pairs,) the number of the text.
+    gram
+        (pairs,) the number of the n-gram.
+    count
+        (pairs,) how often the text has the n-gram.
+    """
 
     text: np.ndarray
     gram: np.ndarray
@@ -36,7 +46,19 @@ class Ngrams:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Distinct token sequences, concatenated: (N,) ids and their texts, (texts,) lengths and copies."""
+    """Distinct token sequences, concatenated.
+
+    Attributes
+    ----------
+    ids
+        (N,) the number of each token.
+    text
+        (N,) the number of the text that the token stands in.
+    length
+        (texts,) the number of tokens of each text.
+    copies
+        (texts,) how many samples have this text.
+    """
 
     ids: np.ndarray
     text: np.ndarray
@@ -60,19 +82,24 @@ class Tokens:
         )
 
     def ngrams(self, highest: int) -> Iterator[Ngrams]:
-        """The n-grams of each order from 1 to ``highest``."""
+        """The n-grams of each order from 1 to ``highest``.
+
+        An n-gram is the number of the (n-1)-gram that begins at its place, and its last word: so numbers stay small.
+        """
         vocabulary = int(self.ids.max(initial=-1)) + 1
-        # The number of the n-gram that starts at each position.
-        gram = np.zeros(len(self.ids), dtype=np.int64)
+        gram = np.zeros(len(self.ids), dtype=np.int64)  # that starts at each position
         for n in range(1, highest + 1):
+            # Those that lie within a text.
             n_starts = max(len(self.ids) - n + 1, 0)
             inside = self.text[:n_starts] == self.text[n - 1 :]
+
             shorter = gram[: len(inside)]
             last_word = self.ids[n - 1 :]
             key = (shorter * vocabulary + last_word)[inside]
             distinct, number = np.unique(key, return_inverse=True)
             gram = np.zeros(len(inside), dtype=np.int64)
             gram[inside] = number
+
             text_of_gram = self.text[: len(inside)][inside]
             pair = text_of_gram * len(distinct) + number
             pairs, count = np.unique(pair, return_counts=True)
@@ -109,7 +136,9 @@ def self_bleu(texts: Sequence[str]) -> float:
 
 
 def _bleu_of_texts(tokens: Tokens) -> np.ndarray:
-    """BLEU of each distinct text against all other samples, its own copies included."""
+    """(texts,) BLEU-4 of each distinct text against all other samples, its own copies included: the brevity penalty times
+    the geometric mean of the clipped precisions of the orders 1 to 4.
+    """
     log_precision = np.zeros(len(tokens.length))
     for n, grams in enumerate(tokens.ngrams(ORDER), start=1):
         of_others = _second_largest(grams, tokens.copies)
@@ -120,17 +149,22 @@ def _bleu_of_texts(tokens: Tokens) -> np.ndarray:
         possible = np.maximum(tokens.length - n + 1, 1)
         smoothed = np.where(matches == 0, EPSILON, matches)
         log_precision += np.log(smoothed / possible) / ORDER
+
     bleu = _brevity(tokens) * np.exp(log_precision)
     return np.where(nothing_shared, 0.0, bleu)
 
 
 def _second_largest(grams: Ngrams, copies: np.ndarray) -> np.ndarray:
-    """For each n-gram, its second largest count over all samples, copies counted; 0 if only one sample has the n-gram. For
-    the sample with the largest count the others reach the second largest; any other's own count is at most that."""
+    """(grams,) the second largest count of each n-gram over all samples, copies counted; 0 if only one sample has it.
+
+    For the sample with the largest count the others reach the second largest; any other's own count is at most that.
+    """
+    # By n-gram, and of one n-gram the largest count first.
     order = np.argsort(grams.gram * (grams.count.max(initial=0) + 1) - grams.count)
     gram = grams.gram[order]
     count = grams.count[order]
     several = copies[grams.text[order]] > 1
+
     first = np.flatnonzero(np.diff(gram, prepend=-1))
     follower = np.minimum(first + 1, len(gram) - 1)
     followed = (follower > first) & (gram[follower] == gram[first])

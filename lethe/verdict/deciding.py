@@ -1,5 +1,6 @@
-"""The verdict on each model of a run: which evidence decides, and with what; `lethe.verdict.rules` has the rule. Utility
-is relative to Base, by the mean score of sampled answers to the retain questions, else the world facts.
+"""The verdict on each model of a run: which evidence decides, and with what; `lethe.verdict.rules` has the rule.
+
+Utility is relative to Base, by the mean score of sampled answers to the retain questions, else the world facts.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ class _Deciding:
         return replace(standing, title=self.run.words.words(standing.words))
 
     def _sentence(self, model: RunModel, verdict: Verdict, aspect: Aspect) -> str:
+        """Both words on a model under test in sentences."""
         utility = None
         if aspect.word != "reference":
             is_staged = isinstance(self.run.params, Params)
@@ -141,13 +143,17 @@ class _Deciding:
         return sentence(verdict, model.name, utility=utility, judge=self._judge, words=words)
 
     def _parts(self, model: RunModel, verdict: Verdict) -> str:
-        """The clauses on questions of which only the thinking, or only a later turn, is proved to leak, each a family of its
-        own at the level of the words, and on thinking that never ended."""
+        """The clauses on what answers hide.
+
+        These are the questions of which only the thinking, or only a later turn, is proved to leak, each a family of its
+        own at the level of the words; and thinking that never ended.
+        """
         words = self.run.words
         asked = plural(verdict.questions or len(model.questions), words.question)
         level = f"with probability {coverage(verdict.alpha)} for {models_of(verdict)}"
 
         def clause(where: str, questions: set[str], others: str) -> str:
+            """A clause on the questions that leak in one place, where the ``others`` are not proved to."""
             above = f"above {100 * verdict.tau:g}% in {len(questions)} of {asked}"
             # "Not proved" says nothing of the others: they may leak too, below what these draws can show.
             return (
@@ -160,10 +166,12 @@ class _Deciding:
         hidden = thought - answered
         if hidden:
             clauses += clause("in its thinking", hidden, "answers")
+
         turns = _proved(model, verdict, "turn")
         later = set().union(*turns.values()) - turns.get(1.0, set())
         if later:
             clauses += clause("after a follow-up question", later, "first answers")
+
         unclosed = model.numbers.value("unclosed")
         if unclosed:
             clauses += f" Its thinking never ended in {100 * unclosed:.2g}% of answers, which count as missing."
@@ -179,6 +187,7 @@ class _Deciding:
         cap = None
         if run.params.sample.stop == "word":
             cap = run.params.sample.most
+
         return rules.decide(
             ends,
             retrains,
@@ -197,13 +206,16 @@ class _Deciding:
         )
 
     def kept(self, model: RunModel, items: Sequence[str]) -> Kept | None:
-        """The largest evidence at the looks of the rule that drew the model's answers; None where the words rest on other
-        counts, another tolerance or other Retrains than the rule.
+        """The largest evidence at the looks of the rule that drew the model's answers.
+
+        None where the words rest on other counts, another tolerance or other Retrains than the rule.
         """
         rows = _rows(model, "anytime")
         is_labelled = _has_ends(_rows(model, "labelled"))
         if self._by_score or is_labelled or not rows or not self.are_independent(model):
             return None
+
+        # The same Retrains.
         beside = {drawn["name"] for drawn in rows[0].facts.get("beside", ())}
         retrains = [retrain for retrain in self.run.retrains if retrain is not model]
         if beside != {retrain.name for retrain in retrains}:
@@ -211,6 +223,7 @@ class _Deciding:
         if any(retrain.refused for retrain in retrains):
             return None
 
+        # The same questions and tolerance.
         reached = {str(row.item): row.facts["reached"] for row in rows if "reached" in row.facts}
         first = next(iter(reached.values()), None)
         if first is None or set(items) != set(reached):  # the mean is over all of these questions
@@ -354,11 +367,14 @@ class _Deciding:
         facts_of_item = {str(row.item): row.facts for row in rows if "cut" in row.facts}
         if model.drawing is None or not set(items) <= facts_of_item.keys():
             return None
+
         columns = []
         for key in ("cut", "n", "cut_or_leaks"):
             counts = [facts_of_item[item][key] for item in items]
             columns.append(np.array(counts, dtype=np.float64))  # NaN for None
         cut, n, cut_or_leaks = columns
+
+        # Without a judge of leaks every answer may leak.
         may_leak = None
         if not self._by_score:
             may_leak = np.where(np.isnan(cut_or_leaks), n, cut_or_leaks)
@@ -371,6 +387,7 @@ class _Deciding:
             interval = useful.quantity.measure(model, self.level)
             if interval:
                 break
+
         measured = useful.quantity.words
         shown = ""
         if interval is not None:
@@ -406,6 +423,7 @@ class _Useful:
 
 
 def _both_ends(interval: Interval | None) -> tuple[float, float] | None:
+    """The ends of an interval; None of none."""
     if interval is None:
         return None
     return interval.lower, interval.upper
