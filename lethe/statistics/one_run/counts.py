@@ -17,10 +17,25 @@ MOST_BITS = 10**8  # with more bits, the binomial tails lose their digits to rou
 
 @dataclass(frozen=True)
 class ReleasedGuesses:
-    """``n`` secret bits, ``r`` guesses released, ``errors`` of them wrong.
+    """The counts of an audit with one run.
 
-    From a file of guesses, ``negatives`` counts the released guesses of bits that are 0,
-    ``false_positives`` those of them that guessed 1. The remaining errors are false negatives.
+    Attributes
+    ----------
+    n
+        The number of secret bits, at most `MOST_BITS`.
+    r
+        The number of guesses that were released, from 1 to n.
+    errors
+        The number of them that are wrong.
+    negatives
+        From a file of guesses, the released guesses of bits that are 0; else None.
+    false_positives
+        Those of them that guessed 1; the remaining errors are false negatives.
+
+    Raises
+    ------
+    BadValue
+        If a count is out of range.
     """
 
     n: int
@@ -39,6 +54,7 @@ class ReleasedGuesses:
 
     @property
     def correct(self) -> int:
+        """The number of released guesses that are right."""
         return self.r - self.errors
 
     def by_bit(self) -> tuple[int, int]:
@@ -51,8 +67,16 @@ class ReleasedGuesses:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Arrays of shape (n,): secret ``bits``, ``guesses`` of them (0 or 1) and the confidence in
-    each guess (``scores``).
+    """The guesses of all secret bits, before any is released.
+
+    Attributes
+    ----------
+    bits
+        (n,) the secret bits, 0 or 1.
+    guesses
+        (n,) what the auditor guesses, 0 or 1.
+    scores
+        (n,) the confidence in each guess.
     """
 
     bits: np.ndarray
@@ -99,6 +123,7 @@ def release(
             first = int(np.argmax(broken))
             raise BadValue(f"{name}[{first}]", values[first].item(), legal)
     ReleasedGuesses(n, r, 0)  # checks n and r
+
     offered = int(np.count_nonzero(scores > -np.inf))
     legal = f"at most {offered}, the number of guesses (of {n}) whose score is not -inf"
     check(r <= offered, "r", r, legal)
@@ -126,6 +151,8 @@ def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
     p = np.asarray(p, dtype=np.float64)
     if u >= n:
         return np.zeros(p.shape)
+
+    # The smaller of both tails keeps its digits.
     tail = special.betaincc(u + 1, n - u, p)
     rest = special.betainc(u + 1, n - u, p)
     with np.errstate(divide="ignore"):
@@ -213,14 +240,18 @@ def log_beta_average(
     while True:
         total = weight + value
         left, right = edges[:-1], edges[1:]
+
+        # The most that a panel may add: the largest weight in it, and the value at its left end.
         highest = np.maximum(weight[:-1], weight[1:])
         highest = np.where((left < peak) & (peak < right), log_weight(peak), highest)
         matters = highest + value[:-1] > total.max() - NEGLIGIBLE
+
         coarse = (right - left > 1.5 * scale) | (np.abs(np.diff(total)) > NATS_IN_PANEL)
         middle = 0.5 * (left + right)
         split = matters & coarse & (middle > left) & (middle < right)
         if not split.any():
             break
+
         place = np.flatnonzero(split) + 1
         new_weight, new_value = evaluate(middle[split])
         edges = np.insert(edges, place, middle[split])
@@ -292,13 +323,14 @@ def _window(evaluate: Callable, peak: float, scale: float) -> np.ndarray:
     weight, value = evaluate(np.array(edges))
     top = float(np.max(weight + value))
     step = scale
-    w_left = float(weight[0])
-    while w_left > top - NEGLIGIBLE:
+    weight_at_left = float(weight[0])
+    while weight_at_left > top - NEGLIGIBLE:
         step *= 1.5
         edges.insert(0, edges[0] - step)
         weight, value = evaluate(np.array(edges[:1]))
-        w_left = float(weight[0])
-        top = max(top, w_left + float(value[0]))
+        weight_at_left = float(weight[0])
+        top = max(top, weight_at_left + float(value[0]))
+
     step = scale
     right = evaluate(np.array(edges[-1:]))
     while float(sum(right)[0]) > top - NEGLIGIBLE:

@@ -17,8 +17,20 @@ MOST_BREAKS = 64  # kinks of the error mass that split the quadrature; smaller o
 
 @dataclass(frozen=True, eq=False)
 class Atoms(Channel):
-    """``p`` and ``q``: probabilities of the same outcomes when the bit is 0 and when it is 1, each
-    summing to 1.
+    """A pair of distributions over finitely many outcomes.
+
+    An auditor who sees the outcome guesses the likelier bit. The loss of an outcome is
+    |ln p / q|, and the error rate of the guess min(p, q) / (p + q) falls as the loss rises.
+
+    Attributes
+    ----------
+    p, q
+        (outcomes,) their probabilities when the bit is 0 and when it is 1, each summing to 1.
+
+    Raises
+    ------
+    BadValue
+        If one of them is no distribution, or they are over different outcomes.
     """
 
     p: np.ndarray
@@ -52,6 +64,7 @@ class Atoms(Channel):
 
     @cached_property
     def breaks(self) -> tuple[float, ...]:
+        """The masses at which the error rate jumps most, of at most `MOST_BREAKS` jumps."""
         s, _, rate = self._curve
         kinks = np.diff(rate)
         largest = np.sort(np.argsort(-kinks, kind="stable")[:MOST_BREAKS])
@@ -85,6 +98,8 @@ class Atoms(Channel):
 def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> float:
     """The smallest epsilon >= 0 with sum (p - e^epsilon q)+ <= delta; the sum is piecewise linear
     in e^epsilon.
+
+    Infinite where more than delta of p lies where q has no mass.
     """
     with np.errstate(divide="ignore"):
         ratio = np.divide(p, q, out=np.full(p.shape, np.inf), where=q > 0)
@@ -107,6 +122,8 @@ def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> float:
 class Tradeoff(Atoms):
     """A trade-off function known at some points: p-values use a curve certainly below it, epsilon
     one certainly above.
+
+    So neither claims too much. ``p`` and ``q`` are the pair below; ``above`` is the pair above.
     """
 
     above: Atoms
@@ -134,13 +151,18 @@ def from_tradeoff(alpha: np.ndarray, beta: np.ndarray) -> Tradeoff:
     alpha = np.asarray(alpha, dtype=np.float64)
     beta = np.asarray(beta, dtype=np.float64)
     _check_points(alpha, beta)
+
+    # Every trade-off function ends in (1, 0).
     if alpha[-1] < 1:
-        alpha, beta = np.append(alpha, 1.0), np.append(beta, 0.0)
+        alpha = np.append(alpha, 1.0)
+        beta = np.append(beta, 0.0)
     corners = _tangent_corners(*_lower_hull(alpha, beta))
     below = _atoms(*_lower_hull(*corners))
 
+    # The chords, from (0, 1) on.
     if alpha[0] > 0:
-        alpha, beta = np.append(0.0, alpha), np.append(1.0, beta)
+        alpha = np.append(0.0, alpha)
+        beta = np.append(1.0, beta)
     above = _atoms(*_lower_hull(alpha, beta))
     return Tradeoff(below.p, below.q, above=above)
 
@@ -191,7 +213,10 @@ def _check_points(alpha: np.ndarray, beta: np.ndarray) -> None:
 
 
 def _lower_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The corners of the largest convex function below the points; ``x`` must ascend."""
+    """The corners of the largest convex function below the points; ``x`` must ascend.
+
+    Andrew's monotone chain: the last corner goes while the next point lies below its extension.
+    """
     corners: list[int] = []
     for i in range(x.size):
         while len(corners) > 1:
@@ -214,11 +239,14 @@ def _tangent_corners(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """
     slope = np.diff(y) / np.diff(x)
     intercept = y[:-1] - slope * x[:-1]
+
+    # Between two points: where the chord before and the chord behind meet, unless they are one line.
     flatter = slope[2:] > slope[:-2]
     rises = (slope[2:] - slope[:-2])[flatter]
     places = (intercept[:-2] - intercept[2:])[flatter] / rises
     heights = intercept[2:][flatter] + slope[2:][flatter] * places
 
+    # Before the second point, and behind the last but one.
     second = 0.0
     if slope.size > 1:
         second = intercept[1] + slope[1] * x[0]
@@ -256,8 +284,12 @@ def from_losses(
     infinite_in, infinite_out
         Probabilities of an infinite loss.
     """
-    positive_in, positive_out = loss_in > 0, loss_out > 0
-    mass_in, mass_out = in_[positive_in], out[positive_out]
+    positive_in = loss_in > 0
+    positive_out = loss_out > 0
+    mass_in = in_[positive_in]
+    mass_out = out[positive_out]
+
+    # A loss l says that an outcome has exp(-l) times the mass on the other side.
     tilted_in = mass_in * np.exp(-loss_in[positive_in])
     tilted_out = mass_out * np.exp(-loss_out[positive_out])
     p = np.concatenate([tilted_in, mass_out, [0.0, infinite_out]])
