@@ -125,6 +125,7 @@ class Sources:
         return self.sources[module]
 
     def _folder(self, module: str) -> Path:
+        """The folder in which the package of a module lies."""
         top = _top(module)
         if (self.root / top).is_dir() or top == "__main__":
             return self.root
@@ -156,6 +157,7 @@ class Sources:
         return [file for file in data if file.stem == place.stem]
 
     def _imports(self, module: str, tree: ast.Module) -> Iterator[str]:
+        """Yield what `imports` returns: of a ``from`` import the module that a name is, or that defines it."""
         for node in _statements(tree.body):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -291,6 +293,7 @@ def versions(*distributions: str) -> dict[str, str | None]:
 
 @lru_cache
 def _installed(*distributions: str) -> dict[str, str | None]:
+    """The installed version of each project; None of one that is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     by_name: dict[str, str | None] = {}
@@ -322,6 +325,7 @@ def _properties(model: type) -> list[str]:
 
 
 def _is_left_out(module: str) -> bool:
+    """Whether an edit of a module changes no output."""
     if module == "lethe":  # the public names, each of which loads its module at first use
         return True
     return any(_is_within(module, name) for name in LEFT_OUT)
@@ -333,6 +337,7 @@ def _is_within(module: str, package: str) -> bool:
 
 
 def _top(module: str) -> str:
+    """The package at the top of a module's name."""
     return module.partition(".")[0]
 
 
@@ -356,6 +361,8 @@ def _constants(tree: ast.Module) -> Iterator[str]:
             module_of_name[alias.asname or alias.name] = f"{node.module}:{alias.name}"
     if not module_of_name:
         return
+
+    # A name that is read alone, or by one of its attributes.
     names: list[ast.Name] = []
     owners: set[ast.expr] = set()
     for read in ast.walk(tree):
@@ -380,6 +387,7 @@ def _if_constant(place: str, attribute: str) -> Iterator[str]:
 
 
 def _value(place: str) -> object:
+    """What stands at a place such as ``lethe.config.measuring:SAMPLE.dtype``."""
     module, _, path = place.partition(":")
     name, *attributes = path.split(".")
     package = importlib.import_module(module)

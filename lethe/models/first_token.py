@@ -46,10 +46,34 @@ FirstTokens = tuple[np.ndarray, np.ndarray]
 
 
 class FirstToken:
-    """Reads verdicts. ``rows`` is how many prompts share a batch: None for all, 1 where padded batches are wrong.
+    """Reads verdicts.
 
-    ``room`` is the largest number of tokens of a prompt with its verdict, for which vLLM must find memory; None stands for
-    the model's whole context."""
+    Parameters
+    ----------
+    folder
+        The folder of the classifier.
+    words
+        The words of a verdict.
+    engine
+        What runs it.
+    dtype
+        The number format of the weights; "auto": the checkpoint's.
+    room
+        The largest number of tokens of a prompt with its verdict, for which vLLM must find memory; None stands for the
+        model's whole context.
+
+    Attributes
+    ----------
+    ids
+        The tokens that read as each word.
+    rows
+        How many prompts share a batch: None for all, 1 where padded batches are wrong.
+
+    Raises
+    ------
+    BadFile
+        If no single token reads as one of the words.
+    """
 
     def __init__(
         self,
@@ -78,6 +102,8 @@ class FirstToken:
                     f"its tokenizer has no single token that reads {word!r}, which a verdict begins with",
                     "Name a checkpoint that was trained to answer with this word.",
                 )
+
+        # Whether prompts may share a batch.
         config = checkpoints.load_config(checkpoints.whole(self.folder))
         vocabulary = int(config.get_text_config().vocab_size)
         read: Read
@@ -91,6 +117,7 @@ class FirstToken:
         self.rows = rows_of_batch(read, whole, self.folder, vocabulary, self.context)
 
     def _started(self, dtype: str, room: int | None) -> tuple[LLM, int | None]:
+        """vLLM with the classifier, and the tokens that it reads at most."""
         prepare_vllm("transformers")
         import torch
 
@@ -99,18 +126,17 @@ class FirstToken:
         if room is not None:
             room = max(room, ROOM)
         context = context_in_vllm(context_of(checkpoints.load_config(folder)), on_cpu, room)
-        llm = start_vllm(
-            folder,
-            dtype,
-            context,
-            on_cpu,
-            alone=True,
-            max_logprobs=VLLM_TOKENS,
-        )
+        llm = start_vllm(folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS)
         return llm, context
 
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
-        """Read the first token after each prompt, given as token ids; the prompts form one batch."""
+        """Read the first token after each prompt, given as token ids.
+
+        Raises
+        ------
+        BadInput
+            If a prompt is longer than the model's context.
+        """
         longest = max(map(len, prompts))
         most = self.context
         if most is not None and self.vllm is not None:  # it generates the verdict's token
@@ -120,6 +146,7 @@ class FirstToken:
                 f"The judge {self.folder} reads at most {most} tokens, but a prompt has {longest}: name a "
                 "checkpoint with a longer context, or clip the generation more."
             )
+
         read = self._by_vllm if self.vllm else self._by_transformers
         size = self.rows or len(prompts)
         batches = [prompts[start : start + size] for start in range(0, len(prompts), size)]
@@ -127,6 +154,7 @@ class FirstToken:
         return np.concatenate(shares), np.concatenate(words)
 
     def _by_transformers(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
+        """The verdicts of one batch, from the probabilities of all tokens."""
         import torch
 
         shares = self._shares(prompts)
@@ -135,19 +163,23 @@ class FirstToken:
         return words.double().cpu().numpy(), self._words_of(top)
 
     def _all_shares(self, prompts: Sequence[Sequence[int]]) -> np.ndarray:
+        """(prompts, V) the probabilities of the first token, float64."""
         return self._shares(prompts).double().cpu().numpy()
 
     def _shares(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
         """(prompts, V) the probabilities of the first token, float32."""
         import torch
 
-        width, device = max(map(len, prompts)), self.model.device
+        width = max(map(len, prompts))
+        device = self.model.device
+
+        # Padded on the left, so that the last position holds every prompt's last token.
         ids = torch.zeros((len(prompts), width), dtype=torch.long)
         mask = torch.zeros((len(prompts), width), dtype=torch.long)
-        # Padded on the left, so that the last position holds every prompt's last token.
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
+
         more: dict[str, object] = dict(self.one_logit)
         if self.takes_positions:
             more["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0).to(device)
@@ -158,6 +190,7 @@ class FirstToken:
             return logits.logits[:, -1].float().softmax(-1)
 
     def _by_vllm(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
+        """The verdicts of one batch, from the probabilities that vLLM states; a token beyond them counts as impossible."""
         shares = np.zeros((len(prompts), len(self.ids)))
         top = []
         for row, likeliest in enumerate(self._stated(prompts)):

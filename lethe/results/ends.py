@@ -32,9 +32,22 @@ BASES = (*SAME_DRAWS, "tree", "exact")
 class Ends:
     """Both ends of the leak probability (or mean score) of m questions, at any one-sided level.
 
-    ``certain_lower`` and ``certain_upper``, (m,) in [0, 1], cannot fail: 0 and 1 where there are none. Each end holds for
-    its question by itself with probability 1 - level, by a union bound over the kinds of evidence. The ends are nested: a
-    smaller level never moves an end inwards. An end that a certain end contradicts gives way to it.
+    Each end holds for its question by itself with probability 1 - level, by a union bound over the kinds of evidence. The
+    ends are nested: a smaller level never moves an end inwards. An end that a certain end contradicts gives way to it.
+
+    Attributes
+    ----------
+    items
+        The ids of the questions, all different.
+    certain_lower, certain_upper
+        (m,) in [0, 1]: they cannot fail; 0 and 1 where there are none.
+    evidence
+        The kinds of evidence, each about some of the questions.
+
+    Raises
+    ------
+    BadValue
+        If two questions have one id, or the arrays are no ends of m questions.
 
     >>> ends = Ends.of_arrays(("q1", "q2"), leaks=[0, 3], n=100, certain_lower=[0, 0.02])
     >>> ends.upper(0.05).round(4).tolist(), ends.lower(0.05).round(4).tolist()
@@ -205,8 +218,10 @@ class Ends:
 
 
 def counted_rows(rows: Iterable[Result], bases: Sequence[str] = SAME_DRAWS) -> dict[str, Result]:
-    """The row of leaks of each question with counts ``leaks``, ``n`` and ``missing``: the first of ``bases`` that the
-    question has, left out where that one has no counts."""
+    """The row of leaks of each question with counts ``leaks``, ``n`` and ``missing``.
+
+    It is the first of ``bases`` that the question has, and left out where that one has no counts.
+    """
     leaks = [row for row in rows if (row.scope, row.quantity) == ("question", "leak")]
     first: dict[str, Result] = {}
     for basis in bases:
@@ -281,6 +296,7 @@ class _Counts(NamedTuple):
 
 
 def _counts(row: Result | None) -> _Counts:
+    """The counts of a row; 0 of 0 where it has none. Raises `BadValue` where it has leaks without answers."""
     if row is None or "leaks" not in row.facts:
         return _Counts()
     evidence = _evidence(row, "leaks", "n")
