@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -84,8 +85,12 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
 
 
 def _attacks_in_their_place(document: dict[str, Json]) -> list[str]:
-    """Move each entry under ``models`` with the key ``after`` to ``attacks``, with its references; return the changes."""
-    models, attacks = document.get("models"), document.get("attacks")
+    """Move each entry under ``models`` with the key ``after`` to ``attacks``, with its references; return the changes.
+
+    Raises `BadParam` where an attack of that name is there already.
+    """
+    models = document.get("models")
+    attacks = document.get("attacks")
     if not isinstance(models, dict) or not isinstance(attacks, dict):
         return []
     changes = []
@@ -113,7 +118,8 @@ def _attacks_among(models: object) -> list[str]:
 
 def _references(document: dict[str, Json], name: str) -> list[str]:
     """Add base and retrain under the attack ``name``, as the report compares them; return the changes."""
-    models, attacks = document["models"], document["attacks"]
+    models = document["models"]
+    attacks = document["attacks"]
     changes: list[str] = []
     report = document.get("report")
     if not isinstance(report, dict) or not isinstance(attacks[name], dict):
@@ -123,10 +129,12 @@ def _references(document: dict[str, Json], name: str) -> list[str]:
         entry = models.get(model) if model is not None else None
         if not isinstance(entry, dict) or "path" not in entry:
             continue
+
         twin = copy.deepcopy(attacks[name])  # a shared object would become an alias in the file
         twin["path"] = entry["path"]
         if twin in attacks.values():
             continue
+
         attacked = f"{name}_{model}"
         if attacked in attacks:
             raise BadParam(
@@ -142,22 +150,28 @@ def _references(document: dict[str, Json], name: str) -> list[str]:
 
 
 def _yaml() -> YAML:
+    """A reader and writer of YAML that keeps comments, quotes and the order of keys."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096  # never fold a long line
-    represent = yaml.representer.add_representer
-    represent(
-        type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null")
-    )
-    # YAML 1.1 reads 1e-05 as text and 1.0e-05 as a number; YAML 1.2 reads both as numbers.
-    represent(
-        float,
-        lambda writer, value: writer.represent_scalar("tag:yaml.org,2002:float", _number(value)),
-    )
+
+    def null(writer: Any, value: None) -> Any:
+        return writer.represent_scalar("tag:yaml.org,2002:null", "null")
+
+    def real(writer: Any, value: float) -> Any:
+        return writer.represent_scalar("tag:yaml.org,2002:float", _number(value))
+
+    yaml.representer.add_representer(type(None), null)
+    yaml.representer.add_representer(float, real)
     return yaml
 
 
 def _number(value: float) -> str:
+    """A number that YAML 1.1 reads as one too: 1e-05 is text there, and 1.0e-05 is not.
+
+    >>> _number(1e-05), _number(0.5)
+    ('1.0e-05', '0.5')
+    """
     text = repr(value)
     if "e" in text and "." not in text:
         return text.replace("e", ".0e", 1)
@@ -165,6 +179,7 @@ def _number(value: float) -> str:
 
 
 def _short(value: object, limit: int = 60) -> str:
+    """A value in at most so many characters."""
     if isinstance(value, dict):
         value = dict(value)
     text = str(value)
@@ -180,7 +195,10 @@ def check(params: Params, root: Path) -> None:
     if params.utility.tasks:
         utility.check_installed()  # a stage would miss it hours later
     made = {str(MODELS / name) for name in (*params.train.models, *params.unlearn.methods)}
-    prompts, models = _prompts(params), _models(params)
+    prompts = _prompts(params)
+    models = _models(params)
+
+    # Models of the hub are fetched, so that they exist.
     for key, path in models.items():
         named = hub.named_by(path)
         if named:
@@ -190,6 +208,7 @@ def check(params: Params, root: Path) -> None:
         if path not in made:
             # An adapter that no stage makes holds its base model, or DVC would not see when the base changes.
             checkpoints.check_tracked(root / path, key)
+
     _check_judged(params, root)
     _check_labels(params, root)
     _check_language(params.sample.language, root)
@@ -198,6 +217,7 @@ def check(params: Params, root: Path) -> None:
         with _as_of(key):
             read_template(root / path)
     _check_games(prompts | models, root)
+
     # Report a mistake in a model that no stage makes before hours of training.
     for key, path in models.items():
         if os.path.normpath(path) not in made:
@@ -206,6 +226,7 @@ def check(params: Params, root: Path) -> None:
 
 
 def _check_language(language: str | None, root: Path) -> None:
+    """Refuse a language of prompts that is no file, or that cannot be read."""
     if language is None:
         return
     if not (root / language).is_file():
@@ -272,6 +293,7 @@ def _check_judged(params: Params, root: Path) -> None:
 
 
 def _check_labels(params: Params, root: Path) -> None:
+    """Refuse a folder of labels that has none of a model, or a broken row."""
     folder = filled(params.metrics.labels.folder, root)
     if folder is None:
         return
@@ -286,6 +308,7 @@ def _check_labels(params: Params, root: Path) -> None:
 
 @contextlib.contextmanager
 def _as_of(key: str) -> Iterator[None]:
+    """Have an error name the key of params.yaml whose value it is about."""
     try:
         yield
     except BadInput as error:
@@ -305,6 +328,7 @@ def _of_games(params: Params, key: str) -> dict[str, str]:
 
 
 def _prompts(params: Params) -> dict[str, str]:
+    """The templates of prompts that are files, by their keys in params.yaml."""
     named = {
         "train.recipe.prompt": params.train.recipe.prompt,
         "sample.prompt": params.sample.prompt,
@@ -314,6 +338,7 @@ def _prompts(params: Params) -> dict[str, str]:
 
 
 def _models(params: Params) -> dict[str, str]:
+    """The models that stages read, by their keys in params.yaml."""
     places: dict[str, str] = {}
     if params.train.recipe.start_from:
         places[FIRST] = params.train.recipe.start_from

@@ -52,17 +52,20 @@ MATCHED = (
 
 
 def make_folder(root: Path, folder: Path, point: SweepPoint, common: Changes = ()) -> None:
-    """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay."""
+    """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay.
+
+    ``common`` are changes that all points share.
+    """
     own_lock = folder / "dvc.lock"
     with workspace.only_run(folder):  # a point of a killed sweep takes seconds to end
         lock = b""
         if own_lock.exists():  # it is more recent than that of ``root``
             lock = own_lock.read_bytes()
-        shutil.copytree(
-            root, folder, ignore=no_source(root), dirs_exist_ok=True, copy_function=copy
-        )
+        left_out = no_source(root)
+        shutil.copytree(root, folder, ignore=left_out, dirs_exist_ok=True, copy_function=copy)
         if lock:
             own_lock.write_bytes(lock)
+
         settings.change(folder / "params.yaml", [*common, *point.settings])
         workspace.keep_cache(folder, workspace.cache_of(root))
 
@@ -79,11 +82,15 @@ def copy(source: str, target: str) -> None:
 
 @task(cache_policy=NO_CACHE)
 def run_point(folder: str, jobs: int) -> dict[str, Json]:
-    """Run the pipeline in the folder of a point; return its record, or under ``error`` the end of what it said."""
+    """Run the pipeline in the folder of a point; return its record, or under ``error`` the end of what it said.
+
+    The point is a process of its own, whose lines are shown where a stage ended, at most one every `FIRST_PAUSE` seconds.
+    """
     command = [sys.executable, "-m", "lethe", "run", "--json", "--jobs", str(jobs)]
     environment = workspace.child_environment()
-    environment["LETHE_TRACKING"] = "off"
+    environment["LETHE_TRACKING"] = "off"  # the sweep logs its points one after the other
     environment["LETHE_PARENT"] = str(os.getpid())
+
     heard: list[str] = []
     shown_at = time.monotonic()
     with (
@@ -105,6 +112,7 @@ def run_point(folder: str, jobs: int) -> dict[str, Json]:
         point.wait()
         result.seek(0)
         printed = result.read().splitlines()
+
     try:
         return json.loads(printed[-1])
     except (IndexError, json.JSONDecodeError):
@@ -122,6 +130,7 @@ def run_points(folders: list[str], jobs: int) -> list[dict[str, Json]]:
         future = run_point.with_options(name=name).submit(folder, jobs)
         futures.append(future)
         name_of_task[future.task_run_id] = name
+
     standard().print(
         f"{plural(len(folders), 'point')} to run or restore; a stage that points share runs once."
     )
@@ -142,6 +151,7 @@ def _under_test(folder: Path) -> int:
 
 
 def _end_of(outcome: dict[str, Json]) -> str:
+    """How a point ended, in words."""
     if outcome.get("error"):
         return "failed"
     if all(stage["why"] == "clean" for stage in outcome.get("stages", {}).values()):
@@ -160,8 +170,22 @@ def sweep(
 ) -> dict:
     """Run every point; write and return the document of data/sweeps/NAME.json.
 
-    ``common`` are changes that all points share; ``at_once`` points run together, each with ``jobs`` stages. A point that
-    fails is named under ``failed`` and has no rows.
+    A point that fails is named under ``failed`` and has no rows.
+
+    Parameters
+    ----------
+    root
+        The repository.
+    points
+        The points, each with its changes of params.yaml.
+    name
+        The name of the sweep.
+    at_once, jobs
+        How many points run together, and how many stages of each.
+    scheduler
+        The address of a Dask scheduler whose workers run the points; None: threads here.
+    common
+        Changes that all points share.
     """
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
@@ -169,10 +193,11 @@ def sweep(
     models = sum(map(_under_test, folders))
     for folder in folders:  # the words on all points share alpha
         settings.change(folder / "params.yaml", [("report.models", models)])
-    flow_of_points = run_points.with_options(
-        task_runner=runner(at_once, scheduler)
-    )  # futures of its own
+
+    # Each flow has a runner of its own: a runner keeps its futures.
+    flow_of_points = run_points.with_options(task_runner=runner(at_once, scheduler))
     outcomes = flow_of_points([str(folder) for folder in folders], jobs)
+
     rows: list[dict[str, Json]] = []
     failed = {}
     for point, folder, outcome in zip(points, folders, outcomes, strict=True):
@@ -183,6 +208,7 @@ def sweep(
         if sentence:
             standard().print(f"{point.name}: {sentence}")
         rows += _rows_of(point, folder, outcome)
+
     result = {
         "schema": SCHEMA_VERSION,
         "name": name,
@@ -192,9 +218,8 @@ def sweep(
         "rows": rows,
     }
     base = load(folders[0] / "params.yaml").report.base
-    result["matched_utility"] = [
-        dataclasses.asdict(matched) for matched in at_matched_utility(result, base)
-    ]
+    matched = at_matched_utility(result, base)
+    result["matched_utility"] = [dataclasses.asdict(of_model) for of_model in matched]
     write_json(root / RESULTS / f"{name}.json", result)
     return result
 
@@ -205,16 +230,15 @@ def _rows_of(point: SweepPoint, folder: Path, outcome: dict[str, Json]) -> list[
     rows = []
     for model, values in outcome["metrics"].items():
         bounds = results.model(model).bounds
-        rows.append(
-            {
-                "point": point.name,
-                **dict(point.settings),
-                "model": model,
-                "forgetting": outcome["verdicts"].get(model, {}).get("forgetting"),
-                **values,
-                "bounds": {key: bound.guarantee_dict() for key, bound in bounds.items()},
-            }
-        )
+        row = {
+            "point": point.name,
+            **dict(point.settings),
+            "model": model,
+            "forgetting": outcome["verdicts"].get(model, {}).get("forgetting"),
+            **values,
+            "bounds": {key: bound.guarantee_dict() for key, bound in bounds.items()},
+        }
+        rows.append(row)
     return rows
 
 
@@ -228,7 +252,10 @@ def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
 
 
 def concluded(preset: SweepPreset | None, result: dict[str, Json], place: Path) -> list[str]:
-    """Draw the figure of a sweep beside ``place`` and test its claims; return the sentences for the user."""
+    """Draw the figure of a sweep beside ``place`` and test its claims; return the sentences for the user.
+
+    A sweep that is no ``preset`` has the figure of its axes, where they can be drawn, and no claim.
+    """
     from lethe.report.sweep_figure import axes_figure, outcome, sweep_figure
 
     picture = place.with_suffix(".png")
@@ -321,6 +348,7 @@ def _first_of(names: Sequence[str], rows: Sequence[dict[str, Json]]) -> str:
 
 
 def _differ(first: dict[str, Json], second: dict[str, Json], metrics: Sequence[str]) -> bool:
+    """Whether two rows differ in one of these metrics."""
     return any(first.get(metric) != second.get(metric) for metric in metrics)
 
 

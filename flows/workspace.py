@@ -47,7 +47,19 @@ NOT_SOURCES = (SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/co
 
 
 class Order(NamedTuple):
-    """What one run shall do: bring the ``wanted`` stages up to date (none named: all), ``jobs`` at once."""
+    """What one run shall do.
+
+    Attributes
+    ----------
+    wanted
+        The stages, or groups of stages, to bring up to date; none: all.
+    pull, push
+        Whether to take what was made elsewhere from DVC's remote, and to put there what is made here.
+    jobs
+        How many stages run at once; None: a number that suits this machine.
+    scheduler
+        The address of a Dask scheduler whose workers run the stages; None: they run here.
+    """
 
     wanted: Sequence[str] = ()
     pull: bool = False
@@ -57,6 +69,8 @@ class Order(NamedTuple):
 
 
 class Busy(LetheError):
+    """Another command of DVC works in the folder."""
+
     def __init__(self, folder: Path, command: str):
         super().__init__(f"{command} works in {folder}. Wait for it, or end it first.")
 
@@ -70,6 +84,7 @@ def prepare(root: Path) -> None:
             )
     if not (root / PLOTS_PAGE).exists():
         write_text(root / PLOTS_PAGE, plots_page())
+
     from dvc.config import Config
 
     config = Config(dvc_dir=str(root / ".dvc"))
@@ -81,6 +96,7 @@ def prepare(root: Path) -> None:
     if "DVC_SITE_CACHE_DIR" not in os.environ and (place is None or place.endswith(SITE_CACHE)):
         # Another path is of a folder that was copied or moved.
         wanted["core"]["site_cache_dir"] = _private_folder((root / SITE_CACHE).resolve())
+
     missing = {part: values for part, values in wanted.items() if not _has(config[part], values)}
     if not missing:
         return
@@ -90,6 +106,7 @@ def prepare(root: Path) -> None:
 
 
 def _has(settings: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
+    """Whether settings have all these values."""
     return wanted.items() <= settings.items()
 
 
@@ -234,6 +251,7 @@ def _entries(stage: object, values: object) -> list[str]:
 
 
 def _no_stage(name: str, groups: Sequence[str]) -> BadValue:
+    """The error of a stage that is not there."""
     remedy = "`dvc stage list` prints each stage of these groups."
     return BadValue("STAGE", name, f"one of {', '.join(groups)}", remedy)
 
@@ -256,6 +274,7 @@ def read_graph(root: Path) -> Graph:
 
 
 def _graph(root: Path) -> Graph:
+    """The stages as they are now. Raises `Busy` where another command of DVC runs, and `BadFile` for a broken file."""
     from dvc.exceptions import DvcException
     from dvc.lock import LockError
     from dvc.repo import Repo
@@ -334,14 +353,35 @@ def sentence(error: Exception) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Reproduced:
-    state: str  # ran | unchanged | restored (from DVC's cache) | failed | stopped
-    status: int = 0  # the stage's own exit status
-    tail: str = ""  # why it failed, or its last lines
+    """How a stage ended.
+
+    Attributes
+    ----------
+    state
+        "ran", "unchanged", "restored" (from DVC's cache), "failed" or "stopped".
+    status
+        The stage's own exit status.
+    tail
+        Why it failed, or its last lines.
+    """
+
+    state: str
+    status: int = 0
+    tail: str = ""
 
 
 class Processes:
+    """The processes of the stages, each of which a process that holds DVC starts; many may run at once.
+
+    Parameters
+    ----------
+    notes
+        The folder for the stages' progress; None: they note none.
+    pull
+        Whether DVC takes from its remote what was made elsewhere.
+    """
+
     def __init__(self, notes: Path | None = None, pull: bool = False) -> None:
-        """``notes``: the folder for the stages' progress; ``pull``: DVC takes from its remote what was made elsewhere."""
         self.stopped = False
         self.threads = cores()
         if Path("/dev/nvidia0").exists():  # stages that share a GPU run one by one
