@@ -29,12 +29,14 @@ def write_copies(document: Mapping[str, Json]) -> list[str]:
         section = _section(document, key)
         if section is None:
             continue
+
         copies = _copies(section)
         removed = [name for name in section if _is_copy(section[name]) and name not in copies]
         for name in removed:
             del section[name]
             changes.append(f"{key}.{name}: removed, because no seeds ask for this entry")
             changes += _remove_models(document, name)
+
         changes += _write_entries(key, section, copies)
         changes += _write_models(document, copies)
         if key == "train.models":
@@ -51,6 +53,8 @@ def resolved(document: dict[str, Json]) -> dict[str, Json]:
         section = _section(document, key)
         if section is not None:
             _check(key, section)
+
+    # A file that `lethe run` would change first is not what the user has read.
     try:
         changes = write_copies(copy.deepcopy(document))
     except BadParam as error:
@@ -60,6 +64,7 @@ def resolved(document: dict[str, Json]) -> dict[str, Json]:
             f"the entries are not as `seeds` and `utility.tasks` say ({changes[0]}); `lethe run` writes them, "
             "`lethe run sources` nothing else"
         )
+
     for key in SECTIONS:
         section = _section(document, key)
         if section is None:
@@ -88,6 +93,7 @@ def seeds_of(entry: Json) -> list[int]:
 
 
 def _check(key: str, section: Entries) -> None:
+    """Raises ``ValueError`` for seeds of a section that are illegal, or beside a seed."""
     for name, entry in section.items():
         if not isinstance(entry, Mapping) or "seeds" not in entry:
             continue
@@ -118,10 +124,12 @@ def _copies(section: Entries) -> dict[str, dict[str, Json]]:
 
 
 def _is_copy(entry: Json) -> bool:
+    """Whether an entry stands for a further seed of another one."""
     return isinstance(entry, Mapping) and "same_as" in entry
 
 
 def _section(document: Mapping[str, Json], key: str) -> Entries | None:
+    """The section of a document under a dotted key; None where there is no such mapping."""
     value: Json = document
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -129,6 +137,7 @@ def _section(document: Mapping[str, Json], key: str) -> Entries | None:
 
 
 def _place(name: str) -> str:
+    """The folder of the model that an entry makes."""
     return f"data/models/{name}"
 
 
@@ -143,6 +152,7 @@ def _made_by(models: Entries, name: str) -> list[str]:
 
 
 def _remove_models(document: Mapping[str, Json], name: str) -> list[str]:
+    """Remove the models of the folder that a removed entry made; return the changes."""
     models = _section(document, "models")
     if models is None:
         return []
@@ -154,6 +164,10 @@ def _remove_models(document: Mapping[str, Json], name: str) -> list[str]:
 
 
 def _write_entries(key: str, section: Entries, copies: Mapping[str, dict[str, Json]]) -> list[str]:
+    """Write the entries of further seeds behind those of their family; return the changes.
+
+    Raises `BadParam` where another entry has the name.
+    """
     changes = []
     for name, entry in copies.items():
         if section.get(name) == entry:
@@ -178,16 +192,19 @@ def _last_of_family(section: Entries, of: str) -> str:
 
 
 def _write_models(document: Mapping[str, Json], copies: Mapping[str, dict[str, Json]]) -> list[str]:
+    """Write a model for each further seed of each model that an entry with seeds makes; return the changes."""
     models = _section(document, "models")
     if models is None:
         return []
     changes = []
     before: dict[str, str] = {}  # the entry behind which the next seed of a model comes
     for name, entry in copies.items():
-        of, seed = entry["same_as"], entry["seed"]
+        of = entry["same_as"]
+        seed = entry["seed"]
         if not _made_by(models, of) and of not in models:
             _put(models, of, {"path": _place(of)}, None)
             changes.append(f"models.{of}: added")
+
         for model in _made_by(models, of):
             written = {**copy.deepcopy(dict(models[model])), "path": _place(name)}
             target = f"{model}_{seed}"
@@ -200,6 +217,7 @@ def _write_models(document: Mapping[str, Json], copies: Mapping[str, dict[str, J
 
 
 def _check_free(models: Entries, target: str, name: str) -> None:
+    """Raises `BadParam` where a model has the name ``target`` and is of another folder than that of the entry ``name``."""
     if target in models and target not in _made_by(models, name):
         legal = f"a model of the folder {_place(name)}, which the seeds need, or another name"
         raise BadParam(f"models.{target}", models[target], legal)
@@ -209,9 +227,11 @@ def _write_retrains(
     document: Mapping[str, Json], copies: Mapping[str, dict[str, Json]]
 ) -> list[str]:
     """Have ``report.retrain`` name every seed of each model that it names, and none that is gone."""
-    models, report = _section(document, "models"), _section(document, "report")
+    models = _section(document, "models")
+    report = _section(document, "report")
     if models is None or report is None or report.get("retrain") is None:
         return []
+
     stated = report["retrain"]
     listed = stated if isinstance(stated, list) else [stated]
     names: dict[str, None] = {}
@@ -229,6 +249,7 @@ def _write_retrains(
 def _copies_of_model(
     models: Entries, model: str, copies: Mapping[str, dict[str, Json]]
 ) -> Iterable[str]:
+    """Yield the models of the further seeds of a model."""
     for entry in copies.values():
         target = f"{model}_{entry['seed']}"
         if model in _made_by(models, entry["same_as"]) and target in models:
@@ -237,10 +258,12 @@ def _copies_of_model(
 
 def _write_measured_by_tasks(document: Mapping[str, Json]) -> list[str]:
     """Have ``utility.models`` name each folder of weights once while ``utility.tasks`` names a task, and none otherwise."""
-    utility, models = _section(document, "utility"), _section(document, "models")
+    utility = _section(document, "utility")
+    models = _section(document, "models")
     section = _section(document, "utility.models")
     if utility is None or models is None or section is None:
         return []
+
     wanted = {}
     paths = set()
     for name, entry in models.items():
@@ -249,6 +272,7 @@ def _write_measured_by_tasks(document: Mapping[str, Json]) -> list[str]:
             if os.path.normpath(path) not in paths:
                 wanted[name] = {"path": path}
             paths.add(os.path.normpath(path))
+
     changes = []
     for name in [name for name in section if name not in wanted]:
         del section[name]
@@ -280,6 +304,7 @@ def _put(section: Entries, name: str, entry: dict[str, Json], behind: str | None
 
 
 def _on_one_line(names: list[str], section: Entries) -> list[str] | str:
+    """Names as a value of a section; in a document that keeps its comments, a list on one line."""
     if len(names) == 1:
         return names[0]
     if not hasattr(section, "fa"):
@@ -292,4 +317,5 @@ def _on_one_line(names: list[str], section: Entries) -> list[str] | str:
 
 
 def _short(entry: Mapping[str, Json]) -> str:
+    """An entry in words."""
     return ", ".join(f"{key} {value}" for key, value in entry.items())
