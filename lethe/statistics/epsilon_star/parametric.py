@@ -67,6 +67,8 @@ class Mixture:
     def quantile(self, p: float) -> float:
         """The x with P(X <= x) = p, 0 < p < 1, computed in logarithms: exact for p as small as
         1e-300.
+
+        The quantiles of the components bracket it, and a bisection ends at neighbouring doubles.
         """
         places = self.means + self.sds * ndtri(p)
         low, high = float(places.min()), float(places.max())
@@ -107,6 +109,7 @@ class Scale:
 
     @classmethod
     def of(cls, train: np.ndarray, population: np.ndarray) -> Scale:
+        """The scale of the losses of both sides, (n,) each."""
         low = float(min(train.min(), population.min()))
         high = float(max(train.max(), population.max()))
         return cls(low, high)
@@ -151,24 +154,29 @@ def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
     if components == 1 or spread == 0:
         return Mixture.normal(values.mean(), spread)
 
+    # (K,) the start
     slices = np.array_split(np.sort(values), components)
     means = np.array([part.mean() for part in slices])
     sds = np.maximum([part.std() for part in slices], FLOOR * spread)
     weights = np.array([len(part) for part in slices]) / len(values)
     before = -np.inf
     for _ in range(EM_STEPS):
-        distances = (values[:, None] - means) / sds  # (n, K)
+        # (n, K) the expectation: the share of each component in each value.
+        distances = (values[:, None] - means) / sds
         logs = -0.5 * distances**2 - LOG_ROOT_TAU - np.log(sds) + np.log(weights)
         top = logs.max(axis=1, keepdims=True)
         shares = np.exp(logs - top)
         total = shares.sum(axis=1, keepdims=True)
         after = float((top + np.log(total)).mean())
         shares /= total
+
+        # The maximisation, with floors against a component that shrinks to a value.
         mass = np.maximum(shares.sum(axis=0), 1e-10 * len(values))
         weights = mass / mass.sum()
         means = shares.T @ values / mass
         variances = (shares * (values[:, None] - means) ** 2).sum(axis=0) / mass
         sds = np.maximum(np.sqrt(variances), FLOOR * spread)
+
         if after - before < EM_TOLERANCE:
             break
         before = after
@@ -221,10 +229,21 @@ def parametric_epsilon_star(
     3.1 and appendix B).
 
     An estimate without a guarantee, which assumes that the transformed losses of each side follow
-    the fitted distribution: one Gaussian per side in the paper, or ``components``. ``cut``, in (0,
-    0.5), restricts FPR and FNR to [cut, 1 - cut]; the paper cuts at delta, which caps the value
-    near ln(1 / delta). With delta = 0 and no cut it is infinite unless both fits agree. ``seed``
-    affects only the p-values of the test of fit.
+    the fitted distribution. With delta = 0 and no cut it is infinite unless both fits agree.
+
+    Parameters
+    ----------
+    train, population
+        (n,) the losses of the rows that the model was trained on, and of others.
+    delta
+        In [0, 1).
+    cut
+        In (0, 0.5): restricts FPR and FNR to [cut, 1 - cut]. The paper cuts at delta, which caps
+        the value near ln(1 / delta). None cuts nothing.
+    components
+        The Gaussians per side; one in the paper.
+    seed
+        Affects only the p-values of the test of fit.
     """
     train, population, delta = checked(train, population, delta, cut)
     scale = Scale.of(train, population)
@@ -270,6 +289,8 @@ def supremum(
     attains it (None if none does), and the ratio's name.
     """
     best: tuple[float, float | None, str | None] = (0.0, None, None)
+
+    # Where both rates lie within the cut.
     low, high = -np.inf, np.inf
     if cut is not None:
         if train.point is not None or population.point is not None:
@@ -278,6 +299,8 @@ def supremum(
         high = -max(train.mirrored().quantile(cut), population.mirrored().quantile(cut))
         if not low <= high:
             return float("nan"), None, None
+
+    # The mirror image turns an upper tail into a lower one.
     for ratio in RATIOS:
         top, bottom = train, population
         if ratio.numerator == "population":
@@ -324,11 +347,13 @@ def _sup_lower_tail(
             return log_f + np.where(log_f > log_delta, share, -np.inf)
 
     def rising(q: np.float64) -> np.bool:
+        """Whether the ratio rises at q."""
         return top.log_pdf(q) - log_top(q) > bottom.log_pdf(q) - bottom.log_cdf(q)
 
     grid = _grid(top, bottom, start, end)
     heights = log_top(grid) - bottom.log_cdf(grid)
     peak = int(np.argmax(heights))
+
     left, right = float(grid[max(peak - 1, 0)]), float(grid[min(peak + 1, len(grid) - 1)])
     middle = 0.5 * (left + right)
     while left < middle < right:

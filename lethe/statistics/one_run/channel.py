@@ -26,7 +26,10 @@ SMALLEST = 1e-320
 
 
 class Channel:
-    """One member of a family of nulls."""
+    """One member of a family of nulls.
+
+    Masses are under (P + Q) / 2, and arrays of them may have any shape.
+    """
 
     @property
     def breaks(self) -> tuple[float, ...]:
@@ -111,21 +114,27 @@ class SmoothChannel(Channel):
         tolerances = {"xatol": 1e-15, "xrtol": 1e-15}
         bracket = (losses[place - 1], losses[place])
         root = find_root(excess, bracket, args=(target,), tolerances=tolerances)
+
+        # A root that was hit is both ends.
         exact = root.f_x == 0
         low = np.where(exact, root.x, root.bracket[0])
         high = np.where(exact, root.x, root.bracket[1])
         f_low = np.where(exact, 0.0, root.f_bracket[0])
         f_high = np.where(exact, 0.0, root.f_bracket[1])
+
+        # The values are of ln s, relative to the target: their exponentials are masses.
         width = np.expm1(f_low) - np.expm1(f_high)
         share = np.divide(-np.expm1(f_high), width, out=np.ones(target.shape), where=width > 0)
         return low, high, np.clip(share, 0.0, 1.0)
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
+        """(TABLE,) losses, and ln of the masses above them."""
         losses = np.linspace(0.0, self.highest_loss, TABLE)
         return losses, self._log_mass(losses)
 
     def _log_mass(self, t: np.ndarray) -> np.ndarray:
+        """ln s(t), where s is at least `SMALLEST`."""
         return np.log(np.maximum(self.masses(t)[0], SMALLEST))
 
 
@@ -133,9 +142,21 @@ class SmoothChannel(Channel):
 class Nulls:
     """Nulls ordered by one number, the strength; a larger strength leaks more.
 
-    ``strength`` converts the user's ``parameter`` to the strength and back: the noise sigma of
-    DP-SGD is the reciprocal of its strength. A family rejected at ``strongest`` is rejected as a
-    whole. ``tolerance`` is relative.
+    Attributes
+    ----------
+    name
+        The name of the family.
+    parameter
+        The name of the number that a user knows.
+    channel
+        From a strength to its null.
+    strongest
+        The largest strength that is tried: a family rejected there is rejected as a whole.
+    strength
+        Converts the user's parameter to the strength and back: the noise sigma of DP-SGD is the
+        reciprocal of its strength.
+    tolerance
+        Relative, of a strength that is searched for.
     """
 
     name: str
@@ -165,6 +186,8 @@ def bracket_root(
 def solve_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:
     """The smallest epsilon >= 0 with ``log_delta_at(epsilon)`` <= ln ``delta``; infinite if there
     is none.
+
+    The function falls with epsilon. The answer is the upper end of the last bracket.
     """
     if delta <= 0:
         return np.inf
@@ -197,6 +220,7 @@ class Tangents:
             meet = (np.diff(y) - slope[1:] * x[1:] + slope[:-1] * x[:-1]) / -np.diff(slope)
         middle = 0.5 * (x[1:] + x[:-1])
         meet = np.clip(np.where(np.isfinite(meet), meet, middle), x[:-1], x[1:])
+
         # Lists, because single numbers of an array are slow to read.
         self._starts = meet.tolist()
         self._x = x.tolist()
@@ -226,7 +250,11 @@ FARTHEST = 39.0  # standard deviations beyond which the normal tail is below the
 
 @dataclass(frozen=True)
 class ApproxDP(Channel):
-    """Two losses: infinite with mass ``delta0``, else ``eps``."""
+    """Two losses: infinite with mass ``delta0``, else ``eps``.
+
+    This is the worst of all (``eps``, ``delta0``)-DP mechanisms: its trade-off function is
+    max(0, 1 - delta0 - e^eps alpha, e^-eps (1 - delta0 - alpha)) (Wasserman and Zhou 2010).
+    """
 
     eps: float
     delta0: float
@@ -265,7 +293,10 @@ def approx_dp(delta0: float) -> Nulls:
 
 @dataclass(frozen=True)
 class Gaussian(SmoothChannel):
-    """Losses are measured as a = t / mu, the distance of the output from the midpoint mu / 2."""
+    """Gaussian noise of standard deviation 1 at distance ``mu``.
+
+    Losses are measured as a = t / mu, the distance of the output from the midpoint mu / 2.
+    """
 
     mu: float
 
