@@ -1,6 +1,4 @@
-"""Scores of sampled answers as prompts: arrays, a user's file, or another tool's log, whose texts can be scored; records
-for Inspect.
-"""
+"""Scores of sampled answers as prompts, from arrays, a user's file, or another tool's log, whose texts can be scored."""
 
 from __future__ import annotations
 
@@ -77,10 +75,20 @@ NAME_IT = "Name the column of the questions with --by {0} (in Python by='{0}')."
 
 @dataclass(frozen=True)
 class PromptScores:
-    """One prompt's scores in sampling order; each of the ``missing`` scores is NaN, or omitted if they were dropped.
+    """One prompt's scores in sampling order.
 
-    ``samples`` are the names of the answers, in the order of the scores; None where the source has none. ``lost`` are the
-    names of those of which the source states that no model ended them, also of dropped ones.
+    Attributes
+    ----------
+    prompt_id
+        The id of the prompt.
+    scores
+        (n,) in [0, 1]; each missing one is NaN, or omitted if missing ones were dropped.
+    missing
+        The number of missing scores.
+    samples
+        (n,) the names of the answers; None where the source has none.
+    lost
+        The names of those of which the source states that no model ended them, also of dropped ones.
     """
 
     prompt_id: str
@@ -190,10 +198,22 @@ def mean(values: Iterable[float | None] | np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class ReadScores:
-    """The scores of a file as prompts, with what the file states of them and, of a log, the log itself.
+    """The scores of a file as prompts.
 
-    ``missing`` is how a missing score counts: as asked, and "worst" for a log that has some. ``understood`` says how the file
-    was read, and ``stopped`` whether a table says that a rule could stop the draws.
+    Attributes
+    ----------
+    prompts
+        In the order of the file.
+    stated
+        What the file states of them, and of how they were drawn.
+    missing
+        How a missing score counts: as asked, and "worst" for a log that has some.
+    log
+        Of a log, the log itself.
+    understood
+        How the file was read, in words.
+    stopped
+        Whether a table says that a rule could stop the draws.
     """
 
     prompts: list[PromptScores]
@@ -251,7 +271,8 @@ def read_scores(
     stated = Stated(column, facts_of_columns(columns, path), leak_is)
     empty_texts = suffix_of(path) in csv_form.SUFFIXES
     broken = without_end(table.drop(columns=columns), empty_texts=empty_texts)
-    # the agreement of two columns is about all rows, whatever they answer, unless it is called a leak
+
+    # The questions. The agreement of two columns is about all rows, whatever they answer, unless it is called a leak.
     about_all_rows = name not in table and len(columns) > 1 and leak_is is None
     if name not in table:
         if not about_all_rows:
@@ -260,10 +281,14 @@ def read_scores(
     stated = _of_rows(stated, table, name)
     if about_all_rows:
         stated = replace(stated, facts=replace(stated.facts, mixed=None))
+
+    # The scores; that of an answer that no model ended is missing.
     read = [number_column(table, name, path) for name in columns]
     values = _agreement([numbers.values for numbers in read])
     values = np.where(broken, np.nan, values)
     stopped = says_stopped(table)
+
+    # The drawn answers alone.
     lines = np.arange(len(table))
     samples: np.ndarray | None = None
     if "sample" in table:
@@ -275,6 +300,7 @@ def read_scores(
         if table.empty:
             remedy = "Give one row per sampled answer."
             raise BadFile(path, "holds the greedy answers (sample -1) only", remedy)
+
     _check_cells(_Cells(path, table, values, lines), name, column, missing, broken[lines])
     prompts = _grouped(path, values, table[name], samples, missing, broken[lines])
     understood = _understood(path, prompts, name, stated, read[0])
@@ -298,6 +324,8 @@ def _read_by_block(
     rows = read_score_rows(path, name, score, [score, by] if by else [score])
     if rows is None or (column is None and _of_leaks(rows.header)):
         return None
+
+    # The drawn answers alone; a prompt without any goes.
     codes = rows.codes
     samples = rows.samples
     broken = rows.broken
@@ -311,6 +339,8 @@ def _read_by_block(
             values = values[is_drawn]
             samples = samples[is_drawn]
             broken = broken[is_drawn]
+
+    # Where something is wrong, the other reader says what.
     is_missing = np.isnan(values)
     if missing is None and is_missing.any():
         return None
@@ -320,6 +350,7 @@ def _read_by_block(
     prompts = _split(labels, codes, values, samples, missing, broken)
     if not all(prompt.n for prompt in prompts):
         return None
+
     stated = Stated(score, facts_of_columns([score], path), leak_is)
     stated = _of_rows(stated, rows.statements, name, rows.times)
     understood = _understood(path, prompts, name, stated, rows.numbers)
@@ -379,12 +410,16 @@ def of_frame(
         problem = f"scores: no column {column!r}; its columns are {columns}"
         raise BadInput(f"{problem}. Rename the column of scores.")
     check(by is None or by in table, "by", by, f"one of {columns}")
+
+    # What the columns and rows state.
     stated = Stated(column, facts_of_columns([column]), leak_is)
     if name not in table:
         unused = _unused_ids("scores", table, [column])
         stated = replace(stated, ids_not_understood=unused)
         table = table.assign(**{name: ALL})
     stated = _of_rows(stated, table, name)
+
+    # What is wrong with ids and rows.
     found = ids.alike_in(table[name])
     if found is not None:
         raise BadFile("scores", found.problem(name), ids.REMEDY)
@@ -396,6 +431,7 @@ def of_frame(
     if is_copy.any():
         wrong, remedy = copied(table, name)
         raise BadFile("scores", f"row {int(is_copy.argmax())}: {wrong}", remedy)
+
     broken = without_end(table.drop(columns=column), empty_texts=False)
     if broken.any():
         table = table.assign(**{column: table[column].where(~broken)})

@@ -21,7 +21,7 @@ from lethe.progress import progress, tell
 from lethe.registry import JUDGES, ROUGE
 from lethe.scoring import parts as answer_parts
 from lethe.scoring.likelihood import score_likelihoods
-from lethe.scoring.table import score_answers, scored_parts
+from lethe.scoring.table import scored_parts
 from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
 
@@ -66,6 +66,8 @@ def run(
     place = root / "generations" / name
     generations = artifacts.Tables(place, f"sample@{name}")
     scoring = Scoring(score, verdicts, artifacts.read_references(place))
+
+    # What lies in memory as a whole: likelihoods, and the second sample of a language.
     likelihoods = {}
     values = artifacts.Tables(root / "likelihood" / name, f"likelihood@{name}")
     for split, table in values.items():
@@ -81,6 +83,7 @@ def run(
     with atomic_folder(root / "scores" / name) as folder:
         if prompts is not None:
             write_parquet(folder / artifacts.SECOND, prompts)
+
         for split, path in generations.paths.items():
             missing[split] = Counter()
             items = artifacts.read_items(split, root)
@@ -94,12 +97,14 @@ def run(
             rows = artifacts.write_parts(folder / f"{split}.parquet", counted)
             counts.append(f"{split} {rows}")
         _score_beside(name, scoring, root, folder / artifacts.BESIDE, judged)
+
         if not likelihoods:
             stated = root / "likelihood" / name / artifacts.NO_TABLES
             reason = stated.read_text(encoding="utf-8")
             write_text(folder / "likelihood" / artifacts.NO_TABLES, reason)
         for split, table in likelihoods.items():
             write_parquet(folder / "likelihood" / f"{split}.parquet", table)
+
         about = {
             "schema": SCHEMA_VERSION,
             "scorers": [*score.names, *judged],
@@ -115,7 +120,17 @@ def run(
 
 @dataclass(frozen=True)
 class Scoring:
-    """How answers are scored; ``verdicts`` is the folder in which judges keep theirs, ``references`` are extra answers."""
+    """How answers are scored.
+
+    Attributes
+    ----------
+    settings
+        The scorers with their parameters, and the marks of thinking.
+    verdicts
+        The folder in which judges keep theirs; None keeps none.
+    references
+        What single wordings of a language ask for instead.
+    """
 
     settings: ScoreSettings
     verdicts: Path | None
@@ -127,32 +142,17 @@ class Scoring:
         return self.settings.parts
 
     def scored(self, texts: pd.DataFrame, items: Mapping[str, Row]) -> pd.DataFrame:
-        """The scores of a table of texts."""
-        settings = self.settings
-        names = settings.names
-        return score_answers(
-            texts,
-            items,
-            names,
-            settings.params,
-            self.verdicts,
-            self.references,
-        )
+        """The scores of a table of texts that lies in memory."""
+        (table,) = self.scored_parts(lambda: iter([texts]), items)
+        return table
 
     def scored_parts(
         self, read: Callable[[], Iterator[pd.DataFrame]], items: Mapping[str, Row]
     ) -> Iterator[pd.DataFrame]:
         """The scores of the parts of a table, which ``read`` gives as often as it is called."""
-        settings = self.settings
-        names = settings.names
-        return scored_parts(
-            read,
-            items,
-            names,
-            settings.params,
-            self.verdicts,
-            self.references,
-        )
+        names = self.settings.names
+        params = self.settings.params
+        return scored_parts(read, items, names, params, self.verdicts, self.references)
 
 
 def _second(
@@ -235,18 +235,11 @@ def _columns(path: Path, items: Mapping[str, Row], scoring: Scoring) -> Iterator
     if last_turn == 1 and not thinks:
         yield from scoring.scored_parts(partial(artifacts.read_parts, path, columns), items)
         return
+
+    # All turns are read in parallel, so that a part has whole conversations.
     streams = []
     for turn in range(1, last_turn + 1):
-        streams.append(
-            _scored_turns(
-                path,
-                turn,
-                columns,
-                items,
-                scoring,
-                thinks,
-            )
-        )
+        streams.append(_scored_turns(path, turn, columns, items, scoring, thinks))
     for turns in zip(*streams, strict=True):
         yield _joined_turns(turns, scoring.marks, thinks)
 
@@ -287,7 +280,7 @@ def _scored_turns(
 
 
 def _joined_turns(turns: Sequence[ScoredTurn], marks: Parts | None, thinks: bool) -> pd.DataFrame:
-    """One row per conversation."""
+    """One row per conversation: the worst turn of each scorer, each turn, what is said while thinking, and how it ended."""
     first = turns[0].scores
     scorers = [name for name in first if name not in artifacts.KEYS]
     made: dict[str, np.ndarray] = {}
