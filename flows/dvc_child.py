@@ -55,6 +55,7 @@ def opened(params: os.PathLike[str] | None = None, *, wait: bool = True) -> Repo
 
 
 def silence() -> None:
+    """Have DVC say nothing but what is fatal."""
     # DVC's lock warns of a killed run.
     for name in ("dvc", "dvc.rwlock", "dvc_data", "dvc_objects"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -155,6 +156,7 @@ def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[
 
 
 def save(name: str | None) -> dict[str, object]:
+    """Keep the workspace as an experiment of DVC; return its name, or why it is not kept."""
     try:
         with opened() as repo:
             revision = repo.experiments.save(name=name, force=True)
@@ -291,6 +293,7 @@ def done(job: dict[str, Any]) -> dict[str, object]:
 
 
 def main() -> None:
+    """Do the job of the first argument, and write the answer as JSON to the descriptor of the second."""
     die_with_parent()
     silence()
     job = json.loads(sys.argv[1])

@@ -402,6 +402,7 @@ def signals_stop(processes: workspace.Processes | Workers) -> Iterator[list[int]
 
 
 def folder_tag() -> str:
+    """The tag of Prefect under which the runs of this folder on this machine are found."""
     return f"{socket.gethostname()}:{Path.cwd()}"
 
 

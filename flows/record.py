@@ -655,6 +655,7 @@ def expected(root: Path, stages: Sequence[str], at_once: int) -> str:
 
 
 def notice(news: RunRecord, root: Path) -> dict[str, object]:
+    """What a scheduled run tells others, as JSON: when it ended, what changed, and where the report lies."""
     return {
         "schema": 1,
         "folder": str(root.resolve()),

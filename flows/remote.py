@@ -15,6 +15,7 @@ from lethe.tracking import without_password
 
 
 def has(root: Path) -> bool:
+    """Whether DVC has a default remote here."""
     return bool(Config(dvc_dir=str(root / ".dvc"))["core"].get("remote"))
 
 

@@ -26,6 +26,7 @@ FIELDS = 5  # Prefect also takes six, with seconds, and names such as @daily
 
 
 def parse_cron(cron: str) -> CronSchedule:
+    """A schedule in this machine's time zone; raises `BadValue` unless it has five legal fields."""
     try:
         if len(cron.split()) != FIELDS:
             raise ValueError
@@ -36,6 +37,7 @@ def parse_cron(cron: str) -> CronSchedule:
 
 
 def next_time(schedule: CronSchedule) -> datetime:
+    """The next time of a schedule; raises `BadValue` for a date that never comes."""
     try:
         return asyncio.run(Calendar(cron=schedule.cron, timezone=schedule.timezone).get_dates(1))[0]
     except (ValueError, IndexError):

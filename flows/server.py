@@ -223,6 +223,7 @@ def first_tables(home: Path) -> TextIO | None:
 
 
 def tables_made(making: TextIO | None) -> None:
+    """Say that the server's tables are made, so that another process may start on them."""
     if making is not None:
         making.truncate(0)
         making.close()

@@ -271,6 +271,7 @@ def _fork(lines: int) -> int:
 
 
 def main() -> None:
+    """Wait for jobs on the socket of the first argument, and fork a process for each, which has DVC loaded."""
     no_telemetry()
     same_numbers()
     importlib.import_module("dvc.repo")

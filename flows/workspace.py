@@ -56,7 +56,7 @@ class Order(NamedTuple):
     pull, push
         Whether to take what was made elsewhere from DVC's remote, and to put there what is made here.
     jobs
-        How many stages run at once; None: a number that suits this machine.
+        How many stages run at once; None: one for each core, or one by one where they share a GPU.
     scheduler
         The address of a Dask scheduler whose workers run the stages; None: they run here.
     """

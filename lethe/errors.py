@@ -144,6 +144,7 @@ class MissingColumn(BadFile):
 
 
 def check_columns(path: str | PathLike, required: Iterable[str], present: Collection[str]) -> None:
+    """Raise `MissingColumn` for the first required column that is not present."""
     for column in required:
         if column not in present:
             raise MissingColumn(path, column, present)
@@ -239,6 +240,7 @@ def behind(error: BaseException) -> BaseException | None:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, what caused it, what caused that, and so on."""
     while error is not None:
         yield error
         error = behind(error)

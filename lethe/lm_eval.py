@@ -101,6 +101,7 @@ class DocumentUpper(float):
 
 @register_aggregation("lethe_worst")
 def worst(uppers: Sequence[float]) -> float:
+    """The largest of the upper ends of all questions, as lm-eval aggregates a metric."""
     return max(float(upper) for upper in uppers)
 
 

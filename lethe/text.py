@@ -116,6 +116,7 @@ def listing(names: list[str]) -> str:
 
 
 def upper_first(sentence: str) -> str:
+    """A sentence with its first letter in upper case."""
     return sentence[:1].upper() + sentence[1:]
 
 

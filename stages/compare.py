@@ -8,6 +8,7 @@ from stages import entry
 
 
 def run(settings: Params, root: Path) -> None:
+    """Compare all models of the pipeline."""
     step.run(settings, root)
 
 

@@ -27,6 +27,7 @@ LEAST = 2  # losses per side
 
 
 def run(settings: Params, root: Path, name: str) -> None:
+    """Measure the Epsilon* of one entry of ``models``."""
     prompt = settings.asked(name).prompt
     measure(name, settings.models[name], settings.epsilon_star, prompt, root)
 

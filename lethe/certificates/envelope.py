@@ -86,6 +86,7 @@ class Envelope:
 
 
 def is_envelope(value: Json) -> bool:
+    """Whether a JSON value is a signed envelope (DSSE)."""
     return isinstance(value, dict) and "payload" in value and "payloadType" in value
 
 

@@ -32,6 +32,7 @@ DIGITS = 4  # decimals of an end in a sentence
 
 
 def fresh_coin() -> bytes:
+    """Return bytes that nobody could foresee, which choose the draws of a check."""
     return secrets.token_bytes(COIN_BYTES)
 
 

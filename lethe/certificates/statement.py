@@ -369,6 +369,7 @@ def _added(about: About) -> dict[str, Json]:
 
 
 def is_statement(value: Json) -> bool:
+    """Whether a JSON value is a statement of in-toto."""
     return isinstance(value, dict) and value.get("_type") == STATEMENT
 
 

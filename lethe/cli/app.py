@@ -226,6 +226,8 @@ class LetheGroup(TyperGroup):
 
 
 class TopGroup(LetheGroup):
+    """The command `lethe`: its own commands, and those of a pipeline, which are loaded when they are called."""
+
     def __init__(self, **attrs: Typers):
         commands: dict[str, Typers] = {}
         for name, described in IN_A_PIPELINE.items():

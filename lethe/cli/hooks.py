@@ -404,6 +404,7 @@ def _gate_of_scores(
 
 
 def parameters_of(log: Log) -> dict[str, object]:
+    """What a log states of its run, as params of MLflow."""
     return {"tool": log.tool, "task": log.task, "model": log.model, **log.sampling}
 
 
@@ -1274,6 +1275,7 @@ def score_log(
 
 
 def label_at_terminal(plan: LabelPlan, labels: Labels) -> None:
+    """Ask a person for the labels that are left, one answer after the other, a key each."""
     place = visible(str(labels.path))
     unused = plan.unused(labels)
     if unused:
@@ -1289,6 +1291,7 @@ def label_at_terminal(plan: LabelPlan, labels: Labels) -> None:
 
 
 def label_on_page(plan: LabelPlan, labels: Labels) -> None:
+    """Serve a page on this machine on which a person labels, until Ctrl-C; raises what made the server fail."""
     from lethe.report.label_page import LabelServer
 
     with LabelServer(plan, labels) as server:

@@ -118,6 +118,7 @@ S = TypeVar("S", bound=Section)
 
 
 def no_member(legal: str) -> core.PydanticCustomError:
+    """The error of a value that is none of the legal ones, which ``legal`` states in words."""
     return core.PydanticCustomError("no_member", "{legal}", {"legal": legal})
 
 

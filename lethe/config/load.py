@@ -96,4 +96,5 @@ def validate(
 
 
 def evaluation_params(**sections: object) -> EvaluationParams:
+    """The settings of an evaluation from its sections; raises `BadParam` for an illegal value."""
     return validate(sections, "lethe eval", EvaluationParams)

@@ -36,6 +36,8 @@ BUFFER = 1 << 20  # bytes read at once of each column
 
 
 class Asked(TypedDict):
+    """What a model is asked: a question, and what stands before it."""
+
     question: str
     context: NotRequired[str | None]
 

@@ -84,6 +84,7 @@ def files_into(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
+    """Make a folder with those around it; raises `BadFile` where it cannot be made or written to."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -182,6 +183,7 @@ def _exchanged(first: Path, second: Path) -> bool:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a text to a temporary name and move the file to its place."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -200,6 +202,7 @@ def read_json(path: str | os.PathLike) -> Json:
 
 
 def write_jsonl(path: str | os.PathLike, rows: Iterable[Mapping[str, object]]) -> None:
+    """Write rows as JSON lines, as `write_text` writes."""
     write_text(path, jsonl_text(rows))
 
 
@@ -358,6 +361,7 @@ def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, fl
 
 
 def check_version(path: str | os.PathLike, version: object) -> None:
+    """Raise `OtherSchema` unless a file has the version that this release writes."""
     if type(version) is not int or version != SCHEMA_VERSION:
         raise OtherSchema(path, version, SCHEMA_VERSION)
 

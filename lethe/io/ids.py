@@ -136,6 +136,7 @@ def candidates(table: pd.DataFrame, scores: Collection[str]) -> list[str]:
 
 
 def repeats(column: pd.Series) -> bool:
+    """Whether two cells of a column are the same text."""
     return column.astype(str).nunique() < len(column)
 
 

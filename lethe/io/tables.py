@@ -56,6 +56,7 @@ def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
 
 
 def write_arrow(path: str | os.PathLike[str], arrow: pa.Table) -> None:
+    """Write a table as Parquet to a temporary name, with the schema version, and move it to its place."""
     import pyarrow.parquet as pq
 
     arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **STAMP})
@@ -229,6 +230,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def check_width(path: Path, columns: int) -> None:
+    """Raise `BadFile` for a table of more than `MOST_COLUMNS` columns."""
     if columns > MOST_COLUMNS:
         problem = f"has {columns:,} columns; a table must have at most {MOST_COLUMNS:,}"
         raise BadFile(path, problem, "Keep the columns that Lethe reads, and write the file again.")

@@ -14,6 +14,8 @@ from lethe.io.files import FIRST, KEY, SCHEMA_VERSION, read_jsonl, write_jsonl
 
 
 class AnswerText(NamedTuple):
+    """An answer as a person reads it: a text to a question, however often it was drawn."""
+
     prompt_id: str
     text: str
 

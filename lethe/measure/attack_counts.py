@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SeedMean:
+    """The mean score of the answers after an attack with one seed and one budget."""
+
     seed: int
     budget: float
     mean: float

@@ -1,4 +1,7 @@
-"""Scores of sampled answers as prompts, from arrays, a user's file, or another tool's log, whose texts can be scored."""
+"""Scores of sampled answers as prompts: from arrays, a user's file, or another tool's log, whose texts can be scored.
+
+They also become records for Inspect.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ SAYS: Mapping[Meaning, str] = {
 
 
 def check_leak_is(leak_is: object) -> None:
+    """Raise `BadValue` unless the end of a score that is a leak is "high", "low" or not stated."""
     check(leak_is in (None, "high", "low"), "leak_is", leak_is, "high or low")
 
 

@@ -107,15 +107,21 @@ class ReplyPart(BaseModel):
 
 
 class Likely(ReplyPart):
+    """A token that the server might have drawn, with its log-probability in nats."""
+
     token: Text
     logprob: LogProb
 
 
 class ChatStep(Likely):
+    """A token of an answer in a chat, beside the likeliest ones of its step."""
+
     top_logprobs: list[Likely] | None = None
 
 
 class ChatLogprobs(ReplyPart):
+    """What a server states of the tokens of an answer in a chat."""
+
     content: list[ChatStep] | None = None
 
     @property
@@ -129,6 +135,8 @@ class ChatLogprobs(ReplyPart):
 
 
 class PlainLogprobs(ReplyPart):
+    """What a server states of the tokens of a completion, in parallel lists."""
+
     tokens: list[Text] | None = None
     token_logprobs: list[LogProb] | None = None
     top_logprobs: list[dict[Text, LogProb] | None] | None = None
@@ -190,10 +198,14 @@ class EchoLogprobs(ReplyPart):
 
 
 class EchoChoice(ReplyPart):
+    """A completion that repeats its prompt, with the log-probabilities of the prompt."""
+
     logprobs: EchoLogprobs
 
 
 class PromptToken(ReplyPart):
+    """A token of a prompt, as vLLM states it."""
+
     logprob: LogProb
     decoded_token: Text
 
@@ -219,11 +231,15 @@ def _stated(values: list[float | None]) -> list[float]:
 
 
 class ReplyChoice(ReplyPart):
+    """An answer of a reply: its place among the answers, and why it ended."""
+
     index: Annotated[int, Field(ge=0)] | None = None
     finish_reason: object = None  # `end_of` knows the few words that are an end
 
 
 class Message(ReplyPart):
+    """The message of an answer in a chat."""
+
     content: Text | None = None
     refusal: Text | None = None
     reasoning_content: Text | None = None  # the two fields in which servers put the thinking
@@ -232,26 +248,36 @@ class Message(ReplyPart):
 
 
 class ChatChoice(ReplyChoice):
+    """An answer in a chat."""
+
     message: Message
     logprobs: ChatLogprobs | None = None
 
 
 class PlainChoice(ReplyChoice):
+    """A completion of a text."""
+
     text: Text | None = None
     logprobs: PlainLogprobs | None = None
 
 
 class Usage(ReplyPart):
+    """The tokens that a server counts for a request."""
+
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
 
 
 class NamedReply(ReplyPart):
+    """A reply that says which model answered."""
+
     model: ShortName = NO_NAME
     system_fingerprint: ShortName | None = None
 
 
 class Reply(NamedReply):
+    """A reply with answers, none of which may come twice."""
+
     usage: Usage | None = None
 
     @field_validator("choices", check_fields=False)
@@ -264,10 +290,14 @@ class Reply(NamedReply):
 
 
 class ChatReply(Reply):
+    """A reply to messages of a chat."""
+
     choices: list[ChatChoice]
 
 
 class PlainReply(Reply):
+    """A reply to a text to complete."""
+
     choices: list[PlainChoice]
 
 
@@ -317,10 +347,14 @@ class ChatEchoReply(NamedReply):
 
 
 class Tokenized(ReplyPart):
+    """The tokens of a text, as vLLM states them."""
+
     tokens: list[Tokens]
 
 
 class Detokenized(ReplyPart):
+    """The text of some tokens, as vLLM states it."""
+
     prompt: Text
 
 

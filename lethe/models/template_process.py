@@ -16,6 +16,7 @@ LONGEST_ERROR = 300
 
 
 def main() -> None:
+    """Render templates of chats, one a line of standard input, under limits of memory, files and time."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
@@ -40,6 +41,7 @@ def main() -> None:
 
 
 def replied(text: str) -> dict[str, str]:
+    """The reply to a request: the rendered text, or the error of one that is too long."""
     if len(text) > LONGEST:
         return {"error": f"its text has {len(text):,} characters, more than {LONGEST:,}"}
     return {"text": text}

@@ -29,6 +29,8 @@ class PopulationView:
 
 @dataclass(frozen=True)
 class Populations:
+    """The section of the page on populations of attacks: its views, and the headings of both tables."""
+
     views: list[PopulationView]
     head: Sequence[str] = HEAD
     found_head: Sequence[str] = FOUND_HEAD

@@ -52,6 +52,7 @@ class Studies:
 
 
 def studies(run: Run) -> Studies:
+    """What was measured along training and under attacks, as panels of the page."""
     epochs: list[Panel] = []
     for title, records in _watched(run).items():
         epochs += _epochs(title, records)

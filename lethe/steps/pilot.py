@@ -78,6 +78,7 @@ def _pilot(params: Params, model: ModelEntry) -> Pilot | None:
 
 
 def main() -> None:
+    """Run the pilot that the process above describes, and print what it measured as JSON."""
     params, model = pickle.load(sys.stdin.buffer)  # of the process that started this one
     measured = _pilot(params, model)
     print(json.dumps(None if measured is None else asdict(measured)))

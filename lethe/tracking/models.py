@@ -69,6 +69,7 @@ def begin(
 
 
 def finish(client: MlflowClient, linked: Linked) -> None:
+    """Say that a logged model is complete."""
     client.finalize_logged_model(linked.model_id, LoggedModelStatus.READY)
 
 

@@ -8,6 +8,7 @@ from lethe.audits.unlearning_game.result import played
 
 
 def play(settings: Params, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
+    """Play a game of language models; ``run`` starts its trainings, by default each in a process of its own."""
     from lethe.audits.unlearning_game.text_play import play
 
     return played(*play(settings, scratch or SCRATCH, run or in_processes))

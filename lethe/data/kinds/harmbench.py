@@ -44,6 +44,7 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
+    """The split ``forget``: the behaviours of the wanted categories. Raises `BadParam` where there is none."""
     options = data.of_kind(Params)
     if options.hub is not None:
         rows = _from_hub(options.hub, options.categories)

@@ -10,6 +10,7 @@ OPTIONAL = ("world", "real_authors", "heldout")
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
+    """The splits ``forget`` and ``retain``, and each of `OPTIONAL` that has a file; raises `BadFile` or `BadRow`."""
     splits = {
         name: read_rows(source / f"{name}.jsonl", f"{name}-") for name in ("forget", "retain")
     }

@@ -693,10 +693,12 @@ def as_text(value: Json) -> str | None:
 
 
 def object_at(parent: Mapping[str, Json], key: str) -> dict[str, Json]:
+    """Return the object under a key; an empty one in place of any other value."""
     return as_object(parent.get(key))
 
 
 def list_at(parent: Mapping[str, Json], key: str) -> list[Json]:
+    """Return the list under a key; an empty one in place of any other value."""
     return as_list(parent.get(key))
 
 
@@ -706,6 +708,7 @@ def objects_at(parent: Mapping[str, Json], key: str) -> list[dict[str, Json]]:
 
 
 def text_at(parent: Mapping[str, Json], key: str) -> str | None:
+    """Return the text under a key; None in place of any other value."""
     return as_text(parent.get(key))
 
 

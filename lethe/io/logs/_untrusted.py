@@ -192,6 +192,7 @@ def _object(path: Path, number: int, value: Json) -> dict[str, Json]:
 
 
 def too_large(path: Path, size: int, what: str = "") -> BadFile:
+    """The error of a document of ``size`` bytes; ``what`` names it where it is not the file itself."""
     problem = f"{what}is {size / (1 << 20):,.0f} MiB; one JSON document must be at most {LARGEST >> 20} MiB"
     return BadFile(
         path, problem, "Split the log, or let the tool write the log again in compressed form."

@@ -50,6 +50,7 @@ REASONS = {"error": "error", "limit": "limit", "invalidation": "withdrawn"}
 
 
 def recognises(first: Mapping[str, Json]) -> bool:
+    """Whether an object is the header of a log of Inspect."""
     spec = first.get("eval")
     return isinstance(spec, dict) and "task" in spec and "model" in spec
 

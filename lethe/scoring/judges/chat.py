@@ -125,6 +125,8 @@ class Params(ScorerParams):
 
 
 class Judge(judges.Judge[Params], params=Params):
+    """A served model that reads the rubric as a message, and whose reply begins with its verdict."""
+
     IS_SERVED = True
     # Of `Params` the choices, the way of reading and the clip decide; `record` has the server, the model and the rubric.
     UNDECISIVE = frozenset(

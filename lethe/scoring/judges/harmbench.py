@@ -31,6 +31,8 @@ class Params(ModelParams):
 
 
 class Judge(PublishedJudge[Params], params=Params):
+    """The classifier of HarmBench, which says yes or no; ``_p`` is its probability of yes."""
+
     published_prompt = staticmethod(harmbench)
     BINARY = True
     COLUMNS = ("", "_p")

@@ -38,6 +38,8 @@ class Params(ModelParams):
 
 
 class Judge(WordJudge[Params], params=Params):
+    """A local language model that reads a rubric of the user; ``_p`` is its probability of a leak."""
+
     COLUMNS = ("", "_p")
 
     def __init__(self, params: Params):

@@ -36,6 +36,8 @@ class Params(ScorerParams):
 
 
 class Judge(judges.Judge[Params], params=Params):
+    """A model of natural-language inference: a leak is an answer that entails the reference; ``_p`` is its probability."""
+
     BINARY = True
     COLUMNS = ("", "_p")
 

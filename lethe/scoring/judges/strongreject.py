@@ -17,6 +17,8 @@ GRADES = 5
 
 
 class Judge(PublishedJudge[ModelParams], params=ModelParams):
+    """The classifier of StrongREJECT, whose grades from 1 up are scores from 0 to 1."""
+
     published_prompt = staticmethod(strongreject)
 
     def words(self) -> Mapping[str, float]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 class GradDiffParams(MethodParams):
+    """The weight of the retain term."""
+
     retain_weight: Weight
 
 
@@ -45,6 +47,8 @@ class WgaParams(MethodParams):
 
 
 class SatImpParams(MethodParams):
+    """The powers of p and of 1 - p in the weight of a token, and the weights of both terms."""
+
     beta1: Weight = 5.0
     beta2: Weight = 1.0
     gamma: Weight = 0.1
@@ -61,11 +65,11 @@ class GradAscent(Method[MethodParams]):
 
 
 class GradDiff(GradAscent, params=GradDiffParams):
-    pass
+    """F = -NLL, the token mean, beside the NLL of the retain set."""
 
 
 class Kl(GradAscent, params=KlParams):
-    pass
+    """F = -NLL, the token mean, beside KL(reference || model) on the retain set."""
 
 
 class Wga(Method[WgaParams], params=WgaParams):

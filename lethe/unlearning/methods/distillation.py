@@ -25,15 +25,21 @@ if TYPE_CHECKING:
 
 
 class UndialParams(protocol.MethodParams):
+    """How far the true token's logit is lowered, and the weight of a retain term, which the paper has not."""
+
     beta: protocol.Positive = 10.0
     retain_weight: protocol.Weight = 0.0
 
 
 class CeuParams(protocol.MethodParams):
+    """How many first tokens of each answer have no loss."""
+
     ignore_first_n_answer_tokens: Annotated[Integer, Field(ge=0)] = 1
 
 
 class Undial(protocol.Method[UndialParams], params=UndialParams):
+    """F = the cross-entropy to softmax(z_ref - beta onehot(y)), the mean over tokens."""
+
     needs = protocol.Needs(reference_model=True)
     forget_mean = "tokens"
 
@@ -47,6 +53,8 @@ class Undial(protocol.Method[UndialParams], params=UndialParams):
 
 
 class Ceu(protocol.Method[CeuParams], params=CeuParams):
+    """F = the cross-entropy to the softmax of the model's own logits without the true token, the mean over tokens."""
+
     forget_mean = "tokens"
 
     def forget_share(self, rows: protocol.StepRows) -> float:

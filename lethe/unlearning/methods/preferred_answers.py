@@ -37,11 +37,15 @@ Refusals = Annotated[tuple[protocol.Place, ...], Field(min_length=1)]
 
 
 class PreferenceParams(protocol.MethodParams):
+    """The sharpness ``beta`` of the preference, and the weight of the retain term."""
+
     beta: protocol.Positive = 0.1
     retain_weight: protocol.Weight = 1.0
 
 
 class IdkDpoParams(PreferenceParams):
+    """The refusals that are preferred to the answers."""
+
     refusals: Refusals = REFUSALS
 
 
@@ -77,11 +81,15 @@ class _Preference(protocol.Method[protocol.P]):
 
 
 class IdkDpo(_Preference[IdkDpoParams], params=IdkDpoParams):
+    """Prefers a refusal to each answer."""
+
     def second_answers(self, row: Row) -> Sequence[str]:
         return self.params.refusals
 
 
 class Altpo(_Preference[AltpoParams], params=AltpoParams):
+    """Prefers alternatives that the model itself wrote to each answer."""
+
     def all_second_answers(
         self, rows: Sequence[Row], before: protocol.Before
     ) -> list[Sequence[str]]:
