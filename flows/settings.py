@@ -7,7 +7,6 @@ import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -155,14 +154,14 @@ def _yaml() -> YAML:
     yaml.preserve_quotes = True
     yaml.width = 4096  # never fold a long line
 
-    def null(writer: Any, value: None) -> Any:
-        return writer.represent_scalar("tag:yaml.org,2002:null", "null")
-
-    def real(writer: Any, value: float) -> Any:
-        return writer.represent_scalar("tag:yaml.org,2002:float", _number(value))
-
-    yaml.representer.add_representer(type(None), null)
-    yaml.representer.add_representer(float, real)
+    represent = yaml.representer.add_representer
+    represent(
+        type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    represent(
+        float,
+        lambda writer, value: writer.represent_scalar("tag:yaml.org,2002:float", _number(value)),
+    )
     return yaml
 
 

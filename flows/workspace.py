@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -97,17 +97,15 @@ def prepare(root: Path) -> None:
         # Another path is of a folder that was copied or moved.
         wanted["core"]["site_cache_dir"] = _private_folder((root / SITE_CACHE).resolve())
 
-    missing = {part: values for part, values in wanted.items() if not _has(config[part], values)}
+    missing = {}
+    for part, values in wanted.items():
+        if not values.items() <= config[part].items():
+            missing[part] = values
     if not missing:
         return
     with config.edit("local") as local:
         for part, values in missing.items():
             local.setdefault(part, {}).update(values)
-
-
-def _has(settings: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
-    """Whether settings have all these values."""
-    return wanted.items() <= settings.items()
 
 
 def _private_folder(path: Path) -> str:

@@ -153,30 +153,16 @@ def drawn_as(engine: str, sample: SampleSettings) -> str:
 
 
 def speaker(source: Origin, template: str) -> Speaker:
-    """How a question becomes a prompt of this model: tokens, or for a server a text and the messages before it."""
-    if isinstance(source, Endpoint):
-        return _speaker_of_server(template)
-    encoder = Encoder(tokenizer_of(source), template)
+    """How a question becomes a prompt of this model: tokens, or for a server a text and the messages before it.
 
-    def speak(
-        name: str,
-        row: AskedRow,
-        n: int | None = None,
-        system: str = "",
-        before: Sequence[tuple[AskedRow, str]] = (),
-        start: str = "",
-    ) -> Prompt:
-        return Prompt(name, encoder.conversation(row, system, before, start), n)
-
-    return speak
-
-
-def _speaker_of_server(template: str) -> Speaker:
-    """A speaker whose prompts are texts. With the template "chat" the server puts the messages together itself.
-
-    Its `speak` raises `BadInput` for the start of an answer in a chat.
+    With the template "chat" a server puts the messages together itself, and `speak` raises `BadInput` for the start of an
+    answer, which a server's chat cannot continue.
     """
-    template = template_of(template)
+    encoder = None
+    if isinstance(source, Endpoint):
+        template = template_of(template)
+    else:
+        encoder = Encoder(tokenizer_of(source), template)
 
     def speak(
         name: str,
@@ -186,6 +172,9 @@ def _speaker_of_server(template: str) -> Speaker:
         before: Sequence[tuple[AskedRow, str]] = (),
         start: str = "",
     ) -> Prompt:
+        """The prompt ``name`` for ``n`` answers to a question, after the messages before it."""
+        if encoder is not None:
+            return Prompt(name, encoder.conversation(row, system, before, start), n)
         if template != CHAT:
             text = spelled_out(partial(worded, template), row, system, before, start)
             return Prompt(name, (), n, text)

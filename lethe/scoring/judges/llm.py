@@ -38,7 +38,7 @@ class Params(ModelParams):
 
 
 class Judge(WordJudge[Params], params=Params):
-    """A local language model that reads a rubric of the user; ``_p`` is the mean score under the probabilities of its words."""
+    """A local model that reads the user's rubric; ``_p`` is the mean score under the probabilities of its words."""
 
     COLUMNS = ("", "_p")
 
