@@ -314,9 +314,11 @@ class _Reader:
                 complete = True
 
         blank = character == " "
+        if underscore:
+            joining = at.joined
         return Configuration(
             open=frozenset(begun),
-            joined=at.joined if underscore else joining,
+            joined=joining,
             blank=blank,
             empty=at.empty and blank,
             complete=complete,
