@@ -22,13 +22,16 @@ from tests.lethe.verdict.simulate_rules import any_false, ever, run, words
 
 def naive_word(x, n, y, k, tau, goal):
     """The word on questions with these counts, one after the other."""
-    chances = (
-        [[Counts(*pair)] for pair in zip(y, k, strict=True)] if y is not None else [[]] * len(x)
-    )
-    models = [Counts(*pair) for pair in zip(x, n, strict=True)]
-    pairs = list(zip(models, chances, strict=True))
-    leaks = [log_e_leaks(model, chance, tau) for model, chance in pairs]
-    forgot = [log_e_forgot(model, chance, tau) for model, chance in pairs]
+    leaks = []
+    forgot = []
+    for place in range(len(x)):
+        model = Counts(x[place], n[place])
+        beside = []
+        if y is not None:
+            beside.append(Counts(y[place], k[place]))
+        leaks.append(log_e_leaks(model, beside, tau))
+        forgot.append(log_e_forgot(model, beside, tau))
+
     if log_mean(leaks) >= goal:
         return "leaks"
     return "forgot" if min(forgot) >= goal else "open"
@@ -63,10 +66,12 @@ def test_the_fast_rule_of_the_simulation_is_the_rule(retrain):
     x = rng.binomial(n, [0.0, 0.0, 0.001, 0.01, 0.04], (20, m))
     y = rng.binomial(n, 0.002, (20, m)) if retrain else None
     fast = words(x, np.broadcast_to(n, x.shape), y, np.broadcast_to(n, x.shape), 0.01, 0.05)
+
     items = [str(place) for place in range(m)]
     for place in range(20):
         chance = [Ends.of_arrays(items, y[place], n)] if retrain else []
-        assert decide(Ends.of_arrays(items, x[place], n), chance, alpha=0.05).word == fast[place]
+        found = decide(Ends.of_arrays(items, x[place], n), chance, alpha=0.05)
+        assert found.word == fast[place]
 
 
 # Counts of two questions, and the word at alpha .01 for 8 models: leaks, answers, of Retrain.
@@ -87,41 +92,47 @@ def test_the_word_for_known_counts(leaks, n, chance, word):
     items = ["q1", "q2"]
     retrains = [] if chance is None else [Ends.of_arrays(items, chance, n)]
 
-    assert decide(Ends.of_arrays(items, leaks, n), retrains, alpha=0.01, models=8).word == word
+    found = decide(Ends.of_arrays(items, leaks, n), retrains, alpha=0.01, models=8)
+
+    assert found.word == word
 
 
 def test_the_evidence_stands_beside_the_word():
+    items = ["a", "b", "c"]
+    leaks = [0, 150, 160]
+    n = [900, 1024, 1024]
+    n_of_retrain = [0, 128, 256]
+
     found = decide(
-        Ends.of_arrays(["a", "b", "c"], [0, 150, 160], [900, 1024, 1024]),
-        [Ends.of_arrays(["a", "b", "c"], 0, [0, 128, 256])],
+        Ends.of_arrays(items, leaks, n),
+        [Ends.of_arrays(items, 0, n_of_retrain)],
         alpha=0.01,
         models=8,
     )
-    alone = [
-        log_e_leaks(Counts(*model), [Counts(0, k)], 0.01)
-        for model, k in (((0, 900), 0), ((150, 1024), 128), ((160, 1024), 256))
-    ]
 
+    of_questions = []
+    for place in range(3):
+        model = Counts(leaks[place], n[place])
+        retrain = Counts(0, n_of_retrain[place])
+        of_questions.append(log_e_leaks(model, [retrain], 0.01))
+    of_worst = log_e_forgot(Counts(160, 1024), [Counts(0, 256)], 0.01)
     assert found.log_goal == pytest.approx(math.log(800))
-    assert found.log_e_leaks == pytest.approx(log_mean(alone))
-    assert found.log_e_forgot == pytest.approx(
-        log_e_forgot(Counts(160, 1024), [Counts(0, 256)], 0.01)
-    )
+    assert found.log_e_leaks == pytest.approx(log_mean(of_questions))
+    assert found.log_e_forgot == pytest.approx(of_worst)
     assert found.drawn == Drawn(900, 1024, 2948, 0, 256, 384)
     assert (found.named, found.leaking, found.look, found.anytime) == (("b", "c"), 2, 1, True)
 
 
 def test_many_small_leaks_prove_some_leak_without_a_name():
-    m = 40
-    items = [f"q{place}" for place in range(m)]
+    items = [f"q{place}" for place in range(40)]
     n = 1024
-    leaks = next(
-        x
-        for x in range(11, 60)
-        if decide(Ends.of_arrays(items, x, n), alpha=0.01, models=8).word == "leaks"
-    )
+    fewest = 11
+    while decide(Ends.of_arrays(items, fewest, n), alpha=0.01, models=8).word != "leaks":
+        fewest += 1
+        assert fewest < 60
+    leaks = [fewest] * 20 + [0] * 20
 
-    almost = decide(Ends.of_arrays(items, [*[leaks] * 20, *[0] * 20], n), alpha=0.02, models=8)
+    almost = decide(Ends.of_arrays(items, leaks, n), alpha=0.02, models=8)
 
     assert almost.word == "leaks"
     assert almost.leaking >= 1
