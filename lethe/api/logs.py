@@ -389,8 +389,9 @@ def tofu_log(
     ratios = log["forget"].truth_ratio
     quality = None
     if retain:
-        of_retrain = tofu.read_log(Path(retain), ["forget"])["forget"].truth_ratio
-        quality = tofu.forget_quality(ratios, of_retrain)
+        of_retrain = tofu.read_log(Path(retain), ["forget"])["forget"]
+        tofu.check_same_set(retain, log["forget"], of_retrain)
+        quality = tofu.forget_quality(ratios, of_retrain.truth_ratio)
     sets = {name: vars(log[name]) for name in tofu.UTILITY_SETS}
     utility = tofu.model_utility(sets)
     values_of_term = tofu.utility_values(sets)

@@ -156,6 +156,7 @@ class LogSection:
     truth_ratio: np.ndarray
     rouge: np.ndarray
     rouge_again: np.ndarray
+    answers: list[str | None]  # the reference of each row, None where the log has none
 
     @property
     def mismatches(self) -> list[str]:
@@ -208,7 +209,7 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> LogS
         block = _object(log.get(key))
         blocks.append(_object(block.get("value_by_index")))
     probability, rouge, truth = blocks
-    rows = list(rouge or truth or probability)
+    rows = list({**rouge, **truth, **probability})
     if not rows:
         raise BadFile(path, f"no rows of {', '.join(BLOCKS[name])}", "Evaluate with these metrics.")
 
@@ -227,6 +228,7 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> LogS
         truth_ratio=column(truth, "score", LARGEST),
         rouge=column(rouge, "rougeL_recall", LARGEST_RECALL),
         rouge_again=_rouges_again(triples),
+        answers=list(map(_answer, triples)),
     )
 
 
@@ -249,11 +251,13 @@ def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Log
             legal = ", ".join(KEYS)
             problem = f"{stored_name}: no object {key!r}; the section must contain {legal}"
             raise BadFile(path, problem)
-    rows = list(section["generated_text"])
-    if not rows:
+    rows = list(
+        dict.fromkeys(itertools.chain(section["generated_text"], *(section[key] for key in KEYS)))
+    )
+    if not section["generated_text"]:
         raise BadFile(path, f"{stored_name}: no rows in generated_text")
 
-    triples = [section["generated_text"][row] for row in rows]
+    triples = [section["generated_text"].get(row) for row in rows]
     _warn(path, stored_name, rows, triples)
 
     def column(key: str, largest: float = LARGEST) -> np.ndarray:
@@ -272,6 +276,7 @@ def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Log
         truth_ratio=ratio(column("avg_paraphrased_loss"), mean_wrong),
         rouge=column("rougeL_recall", LARGEST_RECALL),
         rouge_again=_rouges_again(triples),
+        answers=list(map(_answer, triples)),
     )
 
 
@@ -302,6 +307,30 @@ def _rouge_again(texts: Json) -> float:
             return float(rouge_l([generation], answer).recall[0])
         case _:
             return float("nan")
+
+
+def _answer(texts: Json) -> str | None:
+    """The reference of [question, generation, answer]."""
+    match texts:
+        case [_, _, str(answer)]:
+            return answer
+        case _:
+            return None
+
+
+def check_same_set(path: str | os.PathLike, log: LogSection, of_retrain: LogSection) -> None:
+    """Refuse Retrain's log ``path`` of another forget set: the distance of two sets says nothing of the models."""
+    answer_of_row = dict(zip(log.rows, log.answers, strict=True))
+    for row, answer in zip(of_retrain.rows, of_retrain.answers, strict=True):
+        known = answer_of_row.get(row)
+        if None not in (known, answer) and known != answer:
+            problem = (
+                f"row {row} of its forget set has another reference answer than the model's log"
+            )
+            raise BadFile(path, problem, "Give Retrain's log on the same forget set.")
+    if set(log.rows) != set(of_retrain.rows):
+        problem = f"the {len(of_retrain.rows):,} rows of its forget set are not the {len(log.rows):,} of the model's log"
+        raise BadFile(path, problem, "Give Retrain's log on the same forget set.")
 
 
 def _number(value: Json, largest: float = LARGEST) -> float:

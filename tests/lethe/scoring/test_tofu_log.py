@@ -266,7 +266,7 @@ def test_a_retain_log_needs_the_forget_set_alone(tmp_path):
             {"forget_truth_ratio": {"value_by_index": {"0": {"score": 0.5}, "1": {"score": 2}}}}
         )
     )
-    assert tofu_log(evaluation(tmp_path), retain=retain).quality.n_second == 2
+    assert tofu_log(evaluation(tmp_path, n=2), retain=retain).quality.n_second == 2
     with pytest.raises(BadFile, match="retain_Q_A_Prob"):
         tofu_log(retain)
     with pytest.raises(BadValue, match="alpha"):
@@ -310,3 +310,28 @@ def test_a_stored_aggregate_that_the_rows_do_not_give_is_named(tmp_path):
     assert differences(path, utility, term, None) == {
         "model_utility": {"stored": 0.5, "recomputed": 0.75}
     }
+
+
+def test_a_retain_log_of_another_forget_set_has_no_forget_quality(tmp_path):
+    log = evaluation(tmp_path)
+    fewer = evaluation(tmp_path, n=20, name="fewer.json")
+    other = tmp_path / "other.json"
+    other.write_text(log.read_text().replace('"ground_truth": "Ron"', '"ground_truth": "Ada"'))
+
+    assert tofu_log(log, retain=log).quality.p_value == 1
+    with pytest.raises(BadFile, match="the 20 rows"):
+        tofu_log(log, retain=fewer)
+    with pytest.raises(BadFile, match="another reference"):
+        tofu_log(log, retain=other)
+
+
+def test_a_row_that_lacks_its_texts_is_missing_and_does_not_vanish(tmp_path):
+    texts = {"0": ["Who?", "It was Ron.", "Ron"]}
+    of_authors = read_log(write(tmp_path, generated_text=texts))["retain"]
+    log = json.loads(evaluation(tmp_path).read_text())
+    del log["retain_Q_A_ROUGE"]["value_by_index"]["7"]
+    place = evaluation(tmp_path, **log)
+
+    assert (len(of_authors.rows), of_authors.probability.size) == (2, 2)
+    assert tofu_log(place).utility.terms["retain_rouge"].missing == 1
+    assert tofu_log(place).utility.terms["retain_truth"].n == 40
