@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.errors import shortened
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -18,6 +20,32 @@ NAMES = frozenset(
         *("sample_id", "sample_idx", "sample_index", "sample_number", "epoch", "trial", "draw"),
         *("repeat", "repetition", "iteration", "generation_id", "response_id", "request_id"),
         *("completion_id", "answer_id", "message_id", "id", "uuid", "seed"),
+    )
+)
+# Columns that say who or what judged an answer, or by what: an answer has a row for each of them.
+JUDGING = frozenset(
+    (
+        *("annotator", "annotator_id", "rater", "rater_id", "labeler", "labeller", "labelled_by"),
+        *(
+            "labeled_by",
+            "worker",
+            "worker_id",
+            "coder",
+            "reviewer",
+            "grader",
+            "evaluator",
+            "scorer",
+        ),
+        *(
+            "judge",
+            "judge_model",
+            "judge_name",
+            "detector",
+            "metric",
+            "criterion",
+            "rubric",
+            "aspect",
+        ),
     )
 )
 # Of a question whose answers count as copies: so many answers, and so many words of their one text. A model that always
@@ -59,6 +87,37 @@ def naming(header: Iterable[str], name: str) -> list[str]:
     """The columns of a table without samples that name its answers, beside that of the questions."""
     found = [column for column in header if str(column).lower() in NAMES and column != name]
     return [] if "sample" in header else found
+
+
+def judging(header: Iterable[str]) -> list[str]:
+    """The columns of a table without samples that say who judged its answers."""
+    return [
+        column for column in header if str(column).lower() in JUDGING and "sample" not in header
+    ]
+
+
+def judged_twice(
+    table: pd.DataFrame, name: str, texts: Iterable[str], score: str = ""
+) -> tuple[str, str] | None:
+    """Why several rows of a question may judge one answer, and what to do; None where nothing says so.
+
+    They may where the rows of a question are of several people, judges or metrics, and nothing tells the answers apart:
+    neither a name of the answer (`NAMES`) nor its text, in one of the columns ``texts``.
+    """
+    answers = [*naming(table.columns, name), *texts]
+    if any(not table[[name, answer]].astype(str).duplicated().any() for answer in answers):
+        return None
+    for column in judging(table.columns):
+        pairs = table.loc[table[column].notna(), [name, column]].astype(str).drop_duplicates()
+        several = pairs[pairs.duplicated(name, keep=False)]
+        if column in (name, score) or several.empty:
+            continue
+        values = several.loc[several[name] == several[name].iloc[0], column].tolist()
+        named = " and ".join(map(shortened, values[:2]))
+        problem = f"rows of a question have {len(values)} values of {column} ({named}), and several may judge one answer"
+        remedy = "Give a row for each answer, or number the answers to each question in a column 'sample'."
+        return problem, remedy
+    return None
 
 
 def repeated_texts(

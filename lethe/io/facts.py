@@ -7,7 +7,7 @@ elsewhere (`lethe.results.licence`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -71,12 +71,16 @@ def several_models(prompt: object, models: Sequence[object]) -> str:
     return f"Prompt {shortened(prompt)} has answers of {len(models)} models ({named})"
 
 
-def mixed_rows(table: pd.DataFrame, name: str, score: str = "") -> str | None:
-    """Why answers to some question of a table are those of several models, or to several questions; None where each question
-    has one value of every column that would tell (`TELLING`). ``name`` and ``score`` are no such columns.
+def mixed_rows(
+    table: pd.DataFrame, name: str, score: str = "", settings: Collection[str] = ()
+) -> str | None:
+    """Why answers to some question of a table are those of several models or settings, or to several questions; None where
+    each question has one value of every column that would tell: those of `TELLING`, and of ``settings`` of sampling.
+    ``name`` and ``score`` are no such columns.
     """
     for column in table.columns:
-        if str(column).lower() not in TELLING or column in (name, score):
+        tells = column in settings or str(column).lower() in TELLING
+        if not tells or column in (name, score):
             continue
         present = table[table[column].notna()]
         pairs = present[[name]].assign(value=present[column].astype(str)).drop_duplicates()

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue
+from lethe.io.copies import copied, copies, judged_twice
 from lethe.io.files import Json
+from lethe.io.ids import PROMPT
+from lethe.io.row_ends import TEXTS
 from lethe.io.tables import JUDGE, file_line, numeric_column, read_table
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ def read_calibration(
             "Label answers of this judge's own verdicts, or name the calibration of this judge."
         )
         raise BadFile(path, problem, remedy)
+    _check_one_judgement(path, table)
     labels = numeric_column(table, LABEL, path, words=True)
     verdicts = numeric_column(table, VERDICT, path, words=True)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
@@ -61,6 +65,20 @@ def read_calibration(
         verdicts = verdicts[judged]
     _check_both(path, labels, among)
     return JudgedAnswers(labels=labels, verdicts=verdicts, judge=judged_by)
+
+
+def _check_one_judgement(path: str | os.PathLike, table: pd.DataFrame) -> None:
+    """Refuse an answer in several rows, as one that several people labelled: its labels are no independent ones."""
+    name = next((column for column in (PROMPT, "question") if column in table), None)
+    if name is None:
+        name = PROMPT
+        table = table.assign(prompt_id="all")
+    is_copy = copies(table, name)
+    if is_copy.any():
+        raise BadRow(path, file_line(path, int(np.argmax(is_copy))), *copied(table, name))
+    judged = judged_twice(table, name, [column for column in TEXTS if column in table])
+    if judged is not None:
+        raise BadFile(path, *judged)
 
 
 def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
@@ -88,6 +106,7 @@ def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
     table = read_table(path, required=["question", "text", LABEL], text=texts)
     labels = numeric_column(table, LABEL, path, words=True)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
+    _check_one_judgement(path, table)
     answers = []
     for place, (label, row) in enumerate(zip(labels, table.to_dict("records"), strict=True)):
         item = {}

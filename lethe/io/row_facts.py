@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lethe.io.copies import repeated_texts
+from lethe.io.copies import judged_twice, repeated_texts
 from lethe.io.facts import (
     CACHED,
     REFUSED_BECAUSE,
@@ -18,6 +18,7 @@ from lethe.io.facts import (
 )
 from lethe.io.logs._settings import NESTED, RequestSettings, setting_of
 from lethe.io.row_ends import TEXTS
+from lethe.text import upper_first
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,10 +62,16 @@ def facts_of_rows(
     answer = column_of_texts(table.columns, name, score)
     if repeated is None and answer is not None:
         repeated = repeated_texts(table, name, answer, settings.may_repeat)
-    selected = [f"{sentence}." for sentence in settings.chosen]
+    # each answer may have a seed of its own
+    laws = [column for column in table if setting_of(str(column)) not in (None, "seed")]
+    refused = [*reasons_in(table), *(f"{sentence}." for sentence in settings.chosen)]
+    judged = judged_twice(table, name, filter(None, [answer]), score)
+    if judged is not None:
+        problem, remedy = judged
+        refused.append(f"{upper_first(problem)}. {remedy}")
     return Facts(
         deterministic=deterministic,
         repeated=repeated,
-        mixed=mixed_rows(table, name, score),
-        refused=(*reasons_in(table), *selected),
+        mixed=mixed_rows(table, name, score, laws),
+        refused=tuple(refused),
     )

@@ -22,7 +22,7 @@ from lethe.errors import BadFile, BadRow
 from lethe.io import csv_form
 from lethe.io.artifacts import GREEDY
 from lethe.io.cells import MISSING, NoNumber, NumberColumn, numbers_of
-from lethe.io.copies import naming, stand_equally_often
+from lethe.io.copies import judging, naming, stand_equally_often
 from lethe.io.csv_form import CsvForm
 from lethe.io.ids import alike_in
 from lethe.io.packed import opened, suffix_of
@@ -224,7 +224,8 @@ class _Rows:
         if self.has_samples:
             types["sample"] = pa.int64()
         has_two_meanings = types.keys() & self.texts.keys() or name in (*self.stating, *self.ending)
-        if has_two_meanings or score == "sample" or naming(form.header, name):
+        has_names = bool(naming(form.header, name) or judging(form.header))
+        if has_two_meanings or has_names or score == "sample":
             raise Unusual
         if reads_texts:
             self.texts[score] = _Texts()

@@ -108,3 +108,24 @@ def test_labels_of_copied_answers_are_refused(tmp_path):
     path = written(tmp_path / "answers.csv", pd.concat([rows, rows]))
 
     assert "repeats an earlier row" in label.refused(path, "--labels", tmp_path / "l.jsonl")
+
+
+@pytest.mark.parametrize("column", ["annotator", "judge_model", "criterion", "Metric"])
+@pytest.mark.parametrize("named", [{}, {"response_id": [*range(N // 3)] * 15}])
+def test_rows_of_several_people_or_judges_are_no_answers_of_their_own(tmp_path, column, named):
+    rows = pd.DataFrame({"prompt_id": [f"q{n}" for n in range(5) for _ in range(N)], "score": 0})
+    judged = [name for name in "ABC" for _ in range(N // 3)] * 5
+    judgements = rows.assign(**{column: judged}, **named)
+    answers_of_people = judgements.assign(sample=[*range(N)] * 5)
+
+    done = bounds.call(written(tmp_path / "judgements.csv", judgements), *GATE)
+
+    assert done.exit_code == 1
+    assert f"3 values of {column}" in " ".join(done.output.split())
+    assert bounds.call(written(tmp_path / "answers.csv", answers_of_people), *GATE).exit_code == 0
+
+
+def test_a_question_whose_answers_one_person_each_has_judged_may_be_claimed(tmp_path):
+    rows = answers(lambda question, number: f"answer {number}").assign(rater=["A", "B"] * 150)
+
+    assert bounds.call(written(tmp_path / "scores.csv", rows), *GATE).exit_code == 0

@@ -5,12 +5,13 @@ import json
 import pandas as pd
 import pytest
 
-from tests.lethe.cli.calls import Command
+from tests.lethe.cli.calls import Command, written
 
 bounds, compare = Command("bounds"), Command("compare")
 log, score = Command("log"), Command("score")
 
 N = 300
+GATE = ("--fail-above", "0.3")
 
 
 def lines(path, rows):
@@ -245,3 +246,18 @@ def test_a_sound_log_is_written_without_further_columns(tmp_path, rows):
     table = pd.read_csv(tmp_path / "answers.csv")
 
     assert list(table) == ["prompt_id", "sample", "text", "leaked"]
+
+
+@pytest.mark.parametrize("column", ["temperature", "top_p", "gen_kwargs.max_tokens"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_answers_to_a_question_by_several_settings_are_no_draws_of_one_law(
+    tmp_path, column, suffix
+):
+    rows = pd.DataFrame({"prompt_id": ["a", "b"] * N, "score": 0.0})
+    of_questions = rows.assign(**{column: [0.3, 0.7] * N})
+    of_answers = rows.assign(**{column: [0.3] * N + [0.7] * N})
+
+    assert bounds.call(written(tmp_path / f"a{suffix}", of_questions), *GATE).exit_code == 0
+    done = bounds.call(written(tmp_path / f"b{suffix}", of_answers), *GATE)
+    assert done.exit_code == 1
+    assert f"2 values of {column}" in " ".join(done.output.split())

@@ -89,3 +89,26 @@ def test_a_column_must_be_there_and_spelt(tmp_path):
         read_calibration(path)
     with pytest.raises(BadFile, match="no such file"):
         read_calibration(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_answer_that_several_people_labelled_is_one_answer(tmp_path, suffix):
+    rows = [
+        {"id": number, "annotator": name, "label": number % 2, "verdict": 1}
+        for name in "AB"
+        for number in range(10)
+    ]
+    write(tmp_path / f"f{suffix}", rows)
+    write(tmp_path / f"one{suffix}", rows[:10])
+
+    assert len(read_calibration(tmp_path / f"one{suffix}").labels) == 10
+    with pytest.raises(BadFile, match="2 values of annotator"):
+        read_calibration(tmp_path / f"f{suffix}")
+
+
+def test_a_draw_that_is_labelled_twice_is_a_copy(tmp_path):
+    rows = [{"prompt_id": "a", "sample": n % 5, "label": n % 2, "verdict": 1} for n in range(10)]
+    write(tmp_path / "f.csv", rows)
+
+    with pytest.raises(BadRow, match="repeat an earlier"):
+        read_calibration(tmp_path / "f.csv")
