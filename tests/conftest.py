@@ -39,6 +39,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+# Files of some twenty processor seconds and more: whoever gets one last works alone at the end.
+LONG = {
+    "test_contract.py",
+    "test_endpoint.py",
+    "test_engines.py",
+    "test_eval.py",
+    "test_image_game.py",
+    "test_naive_twins.py",
+    "test_report.py",
+    "test_simulations.py",
+    "test_wheel.py",
+}
 # A Prefect server with the processes of its flows, and Chromium.
 SLOW_FIXTURES = {"prefect", "tab"}
 
@@ -63,7 +75,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs a slow fixture is slow.
 
-    Files with slow tests come first, whole pipelines next: otherwise one worker runs the longest file alone at the end.
+    Files with slow tests come first, long files and whole pipelines next: otherwise one worker runs the longest file alone
+    at the end.
     """
     for item in items:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
@@ -72,7 +85,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     untold = sorted(path.name for path in slow if not _may_be_slow(path))
     if untold:
         raise pytest.UsageError(f"`-m slow` would not collect the slow tests of {untold}")
-    items.sort(key=lambda item: (item.path not in slow, "flows" not in item.path.parts))
+
+    def place(item: pytest.Item) -> tuple[bool, bool, bool]:
+        return item.path not in slow, item.path.name not in LONG, "flows" not in item.path.parts
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)
