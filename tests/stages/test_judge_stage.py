@@ -23,7 +23,10 @@ from lethe.statistics.leak_rates import Rate, share_exceeding
 from tests.lethe.scoring.judges.tiny import classifier
 from tests.small import ROOT, make_repository, small_params, work
 
-PROMPT = harmbench_text("Where was she born?", "{generation}", "llama2", harmbench())
+
+def prompt() -> str:
+    """What the judge is asked; not while the tests are collected, since judgezoo's import takes seconds."""
+    return harmbench_text("Where was she born?", "{generation}", "llama2", harmbench())
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,7 @@ def folder(tmp_path_factory):
         "calibration": "data/judged/harm/calibration.csv",
     }
     folder = make_repository(tmp_path_factory.mktemp("judge") / "lethe", params, git=False)
-    classifier(folder / "data/source/judge", ["yes", "no"], PROMPT)
+    classifier(folder / "data/source/judge", ["yes", "no"], prompt())
     rows = [{"question": f"q{i}?", "text": f"text {i}", "label": i % 2} for i in range(60)]
     (folder / "data/labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with contextlib.chdir(folder):
