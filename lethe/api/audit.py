@@ -25,7 +25,7 @@ from lethe.audits.kinds.guesses import (
 from lethe.audits.twin_ranks import TwinRanks, read_ranks
 from lethe.config.twins import TWINS
 from lethe.errors import BadArguments, BadValue, check, plural
-from lethe.io.tables import read_losses
+from lethe.io.records import check_equally_often, read_losses
 from lethe.results import views
 from lethe.results.table import Result, Rows
 from lethe.results.trace import Control, Lift, Trace, Word, lift_of
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.statistics.unlearning_game import Quality
+
+IN_MEMORY = Path("losses")  # the name in errors of losses without a file
 
 __all__ = [
     "OneRunResult",
@@ -375,9 +377,14 @@ def epsilon_star(
 
 def _losses(side: Place | ArrayLike) -> np.ndarray:
     """The losses of one side, (records,), from a file or as an array."""
+    path = IN_MEMORY
     if isinstance(side, (str, os.PathLike)):
-        return read_losses(Path(side))
-    return np.asarray(side, dtype=np.float64)
+        path = Path(side)
+        losses = read_losses(path)
+    else:
+        losses = np.asarray(side, dtype=np.float64)
+    check_equally_often(path, losses.tolist())
+    return losses
 
 
 @dataclass(frozen=True, repr=False)
@@ -464,9 +471,10 @@ class SwapAudit(Measurement):
             )
         if without:
             which = f" for {', '.join(without)}" if covered else ""
-            notes.append(
-                f"No intervals{which}: an interval needs several seeds, and a half has a single one."
-            )
+            why = "all seeds have one value"
+            if any(attacks[name].n_seeds == 1 for name in without):
+                why = "a half has a single one"
+            notes.append(f"No intervals{which}: an interval needs several seeds, and {why}.")
         return notes
 
     def sentences(self) -> list[str]:

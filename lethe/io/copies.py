@@ -158,7 +158,7 @@ def repeated_texts(
     times = groups.min()
     if (times != groups.max()).any():
         return None
-    if sum(map(_log_chance, groups.size().tolist(), times.tolist())) > math.log(REFUTED):
+    if sum(map(log_chance, groups.size().tolist(), times.tolist())) > math.log(REFUTED):
         return None
     return (
         "Each answer stands as often as every other one to its question, and twice or more, as where a server stored them "
@@ -181,7 +181,7 @@ def stand_equally_often(codes: np.ndarray, hashes: np.ndarray) -> bool:
     return bool((least > 1).all() and (least == most).all())
 
 
-def _log_chance(several: int, times: int) -> float:
+def log_chance(several: int, times: int) -> float:
     """The log of a bound on the probability that independent answers are so many texts, each so many ``times``.
 
     Of two texts whose probabilities have a fixed sum this probability is convex in the product of the two, so it is largest

@@ -91,7 +91,7 @@ def harmless(cell: str) -> str:
     become escapes such as ``\\x1b``.
     """
     text = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", cell)
-    if cell.lstrip(" ").startswith(FORMULA) and not _looks_like_a_number(cell):
+    if cell.lstrip(" ").startswith(FORMULA) and not looks_like_a_number(cell):
         return f"'{text}"
     return text
 
@@ -131,7 +131,7 @@ def read_table(
         raise BadFile(path, f"ends in {suffix or 'nothing'!r}; must be one of {legal}")
     check_names(path, [str(column) for column in table.columns], [*required, *text, *optional])
     absent = [column for column in required if column not in table.columns]
-    if absent and suffix in csv_form.SUFFIXES and all(map(_looks_like_a_number, table.columns)):
+    if absent and suffix in csv_form.SUFFIXES and all(map(looks_like_a_number, table.columns)):
         numbers = ", ".join(map(str, table.columns))
         problem = f"its first line ({numbers}) holds numbers, and a CSV begins with column names"
         raise BadFile(path, problem, f"Add a first line with {absent[0]!r}.")
@@ -272,7 +272,7 @@ def broken_parquet(path: Path, error: Exception) -> BadFile:
     return BadFile(path, "cannot be read as Parquet (the file is damaged inside)", AGAIN)
 
 
-def _looks_like_a_number(name: object) -> bool:
+def looks_like_a_number(name: object) -> bool:
     """Whether a text is a number in every language: only Python reads 1_0 as ten."""
     try:
         float(str(name))
@@ -398,37 +398,3 @@ def number_column(
     except NoNumber as error:
         problem = f"column {column}: got {shortened(error.value)}, {error.reason}"
         raise BadRow(path, file_line(path, error.place), problem) from None
-
-
-def read_losses(path: Path) -> np.ndarray:
-    """Read (n,) finite losses from a table with a column ``loss``, or from a plain file with one number per line."""
-    suffix = suffix_of(path)
-    plain = suffix not in TABLE_SUFFIXES
-    if suffix == ".csv" and path.is_file():  # a CSV whose first line is a number is a plain file
-        plain = _looks_like_a_number(read_text(path).split("\n", 1)[0])
-    if plain:
-        losses = _plain_losses(path)
-    else:
-        losses = numeric_column(read_table(path, required=["loss"]), "loss", path)
-    if not len(losses):
-        raise BadFile(path, "holds no losses", "Give one loss per line, or a column `loss`.")
-    if len(losses) == 1:
-        raise BadFile(path, "holds a single loss", "Give at least 2 losses.")
-    broken = np.flatnonzero(~np.isfinite(losses))
-    if broken.size:
-        place = int(broken[0])
-        line = place + 1 if plain else file_line(path, place)
-        raise BadRow(path, line, f"loss: got {losses[place]}, expected a finite number")
-    return losses
-
-
-def _plain_losses(path: Path) -> np.ndarray:
-    content = read_text(path).rstrip()
-    if not content:
-        return np.array([])
-    losses = []
-    for number, line in enumerate(content.split("\n"), start=1):
-        if not _looks_like_a_number(line):
-            raise BadRow(path, number, f"got {line.strip()[:40]!r}, expected a number")
-        losses.append(float(line))
-    return np.array(losses)

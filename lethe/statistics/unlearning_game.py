@@ -27,6 +27,8 @@ from lethe.errors import BadValue
 from lethe.statistics.bound import CERTAIN, Bound, Covers, both_ends, coverage
 from lethe.statistics.checks import check, check_count, check_share
 
+ROUNDING = 1e-12  # of a mean of probabilities
+
 
 @dataclass(frozen=True)
 class Split:
@@ -113,8 +115,8 @@ def signed_advantage(
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A value with its interval over pairs of splits and seeds; the ends are None if a single model
-    gives no interval.
+    """A value with its interval over pairs of splits and seeds; the ends are None if a single model,
+    or models with one value, give no interval.
     """
 
     value: float
@@ -321,21 +323,21 @@ def _mean_acceptance(name: str, accept: np.ndarray, weights: np.ndarray | None) 
 
 
 def _student(values: np.ndarray, alpha: float) -> float | None:
-    """Student's half-width for the mean of ``values`` (n,); None for fewer than two."""
+    """Student's half-width for the mean of ``values`` (n,); None for fewer than two different ones: equal values, as of
+    copies of a seed, say nothing of other seeds.
+    """
     n = len(values)
-    if n < 2:
+    if np.ptp(values) <= ROUNDING:
         return None
     return float(-stdtrit(n - 1, alpha / 2) * values.std(ddof=1) / math.sqrt(n))
 
 
 def _welch(original: np.ndarray, swapped: np.ndarray, alpha: float) -> float | None:
-    """Welch's half-width for half the sum of two means; None for fewer than two values of one."""
-    if min(len(original), len(swapped)) < 2:
+    """Welch's half-width for half the sum of two means; None for fewer than two different values of one."""
+    if min(np.ptp(original), np.ptp(swapped)) <= ROUNDING:
         return None
     # Squared standard error of each half's contribution to the mean (a_s + a_s') / 2.
     errors = np.array([half.var(ddof=1) / len(half) / 4 for half in (original, swapped)])
-    if errors.sum() == 0:
-        return 0.0
     freedom = errors.sum() ** 2 / (errors**2 / [len(original) - 1, len(swapped) - 1]).sum()
     return float(-stdtrit(freedom, alpha / 2) * math.sqrt(errors.sum()))
 

@@ -110,7 +110,7 @@ def _tables() -> list[Reader]:
     from lethe.audits.twin_ranks import read_ranks
     from lethe.audits.unlearning_game.swap import advantages
     from lethe.io.judged_answers import read_calibration, read_labelled
-    from lethe.io.tables import read_losses
+    from lethe.io.records import read_losses
     from lethe.labels.draws import read_draws
     from lethe.measure.scores import read_scores
 

@@ -20,6 +20,7 @@ from lethe.audits import AuditResult
 from lethe.config.fields import Alpha, Count, Delta, NameIn, Positive, Real, Seed
 from lethe.config.schema import AuditParams
 from lethe.errors import BadArguments, BadFile, BadRow, BadValue, LibraryChanged, check_columns
+from lethe.io.records import check_equally_often, check_records
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.registry import ONE_RUN_METHODS
 from lethe.results.table import Result, Rows
@@ -95,8 +96,6 @@ def misfit(mechanism: str, **parameters: float | None) -> tuple[str, str] | None
 
 
 COLUMNS = ("bit", "guess", "score")
-# Columns that name the canary of a bit.
-CANARIES = ("id", "uuid", "canary", "canary_id", "record", "record_id", "example_id")
 SMALLEST_SHOWN = 1e-12  # a smaller p-value tells a reader no more
 IN_MEMORY = Path("guesses")  # the name in errors of a table without a file
 
@@ -125,18 +124,10 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
             problem = f"{name}: got {values[row]:g}; must be {legal}"
             raise BadRow(path, file_line(path, row), problem)
     bits = columns["bit"].astype(np.int8)
-    _check_canaries(path, table)
+    check_records(path, table)
+    check_equally_often(path, zip(*(values.tolist() for values in columns.values()), strict=True))
     _check_coins(path, bits)
     return Guesses(bits, columns["guess"].astype(np.int8), columns["score"])
-
-
-def _check_canaries(path: Path, table: pd.DataFrame) -> None:
-    """Refuse a canary that stands twice: each secret bit is one row."""
-    for name in table.columns:
-        is_copy = table[name].duplicated() & table[name].notna()
-        if str(name).lower() in CANARIES and is_copy.any():
-            line = file_line(path, int(np.argmax(is_copy)))
-            raise BadRow(path, line, f"{name} repeats an earlier row", "Give one row per canary.")
 
 
 def _check_coins(path: Path, bits: np.ndarray) -> None:

@@ -81,6 +81,11 @@ class Report:
     def add(self, line: int, row: dict[str, Json]) -> None:
         kind = row.get("entry_type")
         if kind == "start_run setup":
+            if self.setup:
+                problem = (
+                    "begins the report of a second run, whose model, settings and end are its own"
+                )
+                raise BadRow(self.path, line, problem, "Give a file for each run.")
             self.setup = row
             self.version = text_at(row, "_config.version") or self.version
             self.aggregated = "aggregation" in row

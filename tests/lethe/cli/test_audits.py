@@ -3,11 +3,14 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lethe.io.tables import read_losses
+import lethe
+from lethe.errors import BadFile
+from lethe.io.records import read_losses
 from tests.cases import cases
 from tests.lethe.audits.test_one_run import write
 from tests.lethe.cli.calls import Command
@@ -148,7 +151,7 @@ BROKEN = {  # column: what breaks it, and what the sentence says is legal
     "weight": (st.sampled_from([-1, None, "much", "inf", [1]]), "number"),
     "accept": (
         st.floats().filter(lambda value: not 0 <= value <= 1)
-        | st.sampled_from(["yes", None, "", [0.5], "0,5"]),
+        | st.sampled_from(["maybe", None, "", [0.5], "0,5"]),
         "number",
     ),
 }
@@ -228,7 +231,7 @@ def test_attacks_with_and_without_an_interval_are_told_apart(predictions):
     lines = [
         HEADER + ",seed",
         *rows(suffix=",0"),
-        *rows(suffix=",1"),
+        *rows({**CASE, ("original", "forget"): "1100"}, suffix=",1"),
         *rows(attack="loss", suffix=",0"),
     ]
     said = " ".join(swap.call(predictions(*lines)).stdout.split())
@@ -311,3 +314,57 @@ def test_a_canary_that_stands_twice_is_refused(tmp_path, name):
     write(tmp_path / "g.csv", rows)
 
     assert f"line 52: {name} repeats" in one_run.refused("--guesses", tmp_path / "g.csv", "--r", 20)
+
+
+LOSSES = pd.DataFrame({"loss": [0.01 * number for number in range(60)]})
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (LOSSES.assign(id=[n // 2 for n in range(60)]), "line 3: id repeats"),
+        (LOSSES.assign(seed=[n % 3 for n in range(60)]), "3 values of seed"),
+        (LOSSES.assign(checkpoint=["a", "b"] * 30), "2 values of checkpoint"),
+        (pd.concat([LOSSES] * 3), "180 rows are 60"),
+    ],
+)
+def test_losses_of_a_record_twice_or_of_several_models_bound_nothing(tmp_path, rows, said):
+    once, broken = tmp_path / "once.csv", tmp_path / "broken.csv"
+    LOSSES.assign(id=range(60), seed=0).to_csv(once, index=False)
+    rows.to_csv(broken, index=False)
+    audit = Command("audit", "epsilon-star", "--delta", 1e-5)
+
+    assert audit.result("--train", once, "--population", once)["epsilon_lower"] == 0
+    assert said in audit.refused("--train", once, "--population", broken)
+    assert said in audit.refused("--train", broken, "--population", once)
+
+
+def test_losses_in_memory_that_stand_equally_often_are_refused():
+    losses = LOSSES["loss"].tolist()
+
+    with pytest.raises(BadFile, match="120 rows are 60"):
+        lethe.audit.epsilon_star(losses * 2, losses, delta=1e-5)
+
+
+def test_guesses_that_were_written_twice_are_no_further_canaries(tmp_path):
+    bits = [0, 1] * 30
+    guesses = pd.DataFrame({"bit": bits, "guess": bits, "score": LOSSES["loss"]})
+    pd.concat([guesses] * 2).to_csv(tmp_path / "twice.csv", index=False)
+    audit = Command("audit", "one-run", "--r", 20)
+
+    assert "120 rows are 60" in audit.refused("--guesses", tmp_path / "twice.csv")
+
+
+def test_seeds_with_one_value_give_no_interval(tmp_path):
+    rows = []
+    for seed in range(4):
+        for split in ("original", "swapped"):
+            rows += [(split, "forget", "loss", 0.9, seed), (split, "test", "loss", 0.4, seed)]
+    table = pd.DataFrame(rows, columns=["split", "member", "attack", "accept", "seed"])
+    table.to_csv(tmp_path / "p.csv", index=False)
+    audit = Command("audit", "swap", "--predictions", tmp_path / "p.csv")
+
+    found = audit.result()["by_attack"]["loss"]
+
+    assert (found["ci_low"], found["ci_high"]) == (None, None)
+    assert "have one value" in " ".join(audit.call().output.split())

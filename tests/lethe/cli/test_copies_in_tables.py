@@ -7,7 +7,7 @@ import pytest
 
 import lethe
 from lethe.errors import BadInput
-from lethe.io.copies import _log_chance
+from lethe.io.copies import log_chance
 from tests.lethe.cli.calls import Command, written
 
 bounds, compare, label = Command("bounds"), Command("compare"), Command("label")
@@ -99,8 +99,8 @@ def test_a_frame_with_an_answer_twice_is_refused():
 
 def test_a_chance_of_equal_counts_is_no_smaller_than_any_law_brings():
     # Four answers that are two texts, twice each: 6 p^2 q^2 is at most 6/16; they may also be one text.
-    assert math.exp(_log_chance(2, 2)) == pytest.approx(2 * 6 / 16)
-    assert math.exp(_log_chance(1, 4)) == pytest.approx(2)
+    assert math.exp(log_chance(2, 2)) == pytest.approx(2 * 6 / 16)
+    assert math.exp(log_chance(1, 4)) == pytest.approx(2)
 
 
 def test_labels_of_copied_answers_are_refused(tmp_path):

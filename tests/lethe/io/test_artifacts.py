@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadInput, BadRow, OtherSchema
-from lethe.io import artifacts, files, tables
+from lethe.io import artifacts, files, records, tables
 from lethe.io import files as schema
 from lethe.io.artifacts import (
     Tables,
@@ -216,7 +216,7 @@ def test_a_word_is_no_number_where_no_words_are_expected(tmp_path, cell, others)
     place.write_text(f"loss\n{cell}\n{others}")
 
     with pytest.raises(BadRow, match=f"line 2: .*got '?(?i:{cell})'?, expected a number"):
-        tables.read_losses(place)
+        records.read_losses(place)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])

@@ -13,6 +13,8 @@ from tests.cases import read_cases
 from tests.lethe.io.logs.small_logs import (
     FORMATS,
     KINDS,
+    garak_attempt,
+    garak_log,
     helm_log,
     lm_eval_line,
     openai_batch_line,
@@ -210,3 +212,15 @@ def test_the_prompts_and_their_own_scores_are_the_expected_ones(log):
                 assert prompts.loc[prompt_id, score] == (
                     pytest.approx(math.nan, nan_ok=True) if value is None else value
                 )
+
+
+def test_reports_of_two_runs_in_one_file_are_refused(tmp_path):
+    first = garak_log(
+        tmp_path / "a.report.jsonl", garak_attempt(0, ["a", "b"], {"dan.DAN": [0, 0]})
+    )
+    second = garak_log(tmp_path / "b.report.jsonl", [], ended=False)
+    both = tmp_path / "both.report.jsonl"
+    both.write_text(second.read_text() + first.read_text())
+
+    with pytest.raises(BadRow, match="second run"):
+        read_log(both)
