@@ -24,7 +24,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from lethe.errors import BadValue, check
 from lethe.statistics.bounds import binary_lower
@@ -232,6 +231,8 @@ def _tilt(t: int, parts: list[tuple[np.ndarray, int]]) -> float:
         return 0.0
     if beyond(1.0) <= 0:
         return 1.0
+    from scipy.optimize import brentq  # as in `spot_check`
+
     return float(brentq(beyond, 0.0, 1.0, xtol=1e-12))
 
 
