@@ -35,8 +35,8 @@ TOLERANCE = 1e-6  # of stated numbers
 # answers to a question in an audit; beyond, reading a file could take hours and all memory
 MOST_DRAWS = 1_000_000
 REMEDY = "Ask its author for the file as it was written."
-# values for people, which the schema lets anybody leave out
-UNREAD = {"combined", "log_goal", "key"}
+# values for people, which the schema lets anybody leave out; where they stand, they are compared too
+MAY_LACK = {"combined", "log_goal", "key", "p_value", "level", "holds"}
 # No text and no true or false passes for a number.
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Text = Annotated[str, Field(strict=True)]
@@ -435,7 +435,7 @@ def read_certificate(path: Path) -> Certificate:
         raise refused(problem, REMEDY) from None
     _check_seeds(certificate, refused)
     derived = certificate.as_dict()
-    for part in ("claim", "e_process", "auditors", "checks", "verdict"):
+    for part in ("claim", "e_process", "homogeneity", "auditors", "checks", "verdict"):
         wrong = _difference(value.get(part), derived[part], part)
         if wrong:
             problem = f"{wrong} does not follow from its settings and the counts of its auditors"
@@ -546,12 +546,13 @@ def _difference(stated: Json, derived: Json, place: str) -> str:
     """The first place where a stated value is not the derived one; empty where there is none."""
     if isinstance(derived, dict):
         values_stated = stated if isinstance(stated, dict) else {}
-        unread = UNREAD | ({"log_e_value"} if "auditor" in derived else set())
+        may_lack = MAY_LACK | ({"log_e_value"} if "auditor" in derived else set())
         for key, value in derived.items():
-            if key not in unread:
-                wrong = _difference(values_stated.get(key), value, f"{place}.{key}")
-                if wrong:
-                    return wrong
+            if key in may_lack and key not in values_stated:
+                continue
+            wrong = _difference(values_stated.get(key), value, f"{place}.{key}")
+            if wrong:
+                return wrong
         return ""
     if isinstance(derived, list) and isinstance(stated, list) and len(stated) == len(derived):
         for number, (value_stated, value) in enumerate(zip(stated, derived, strict=True), start=1):

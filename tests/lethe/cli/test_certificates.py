@@ -548,6 +548,33 @@ def schema():
     return Draft202012Validator(schema)
 
 
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        ("e_process", {"log_goal": 0.1}),
+        ("e_process", {"combined": "the largest"}),
+        ("homogeneity", {"p_value": 0.5}),
+        ("homogeneity", {"level": 0.5}),
+        ("auditors", {"log_e_value": 99.0}),
+        ("auditors", {"key": "0" * 32}),
+    ],
+)
+def test_what_stands_for_readers_alone_may_be_absent_and_never_false(place, part, changes):
+    certify("--draws", 5)
+    value = json.loads((place / "certificate.json").read_text())
+    fields = value[part][0] if part == "auditors" else value[part]
+    (key,) = changes
+    true = fields.pop(key)
+    (place / "edited.json").write_text(json.dumps(value))
+    call("verify", "edited.json", "--draws", 0)
+
+    fields |= changes
+
+    (place / "edited.json").write_text(json.dumps(value))
+    assert true != changes[key]
+    assert f"{key} does not" in refused("verify", "edited.json", "--draws", 0)
+
+
 def test_the_schema_in_the_docs_is_that_of_the_file(place):
     """A file of `lethe certify` and `lethe verify` holds no key that the schema lacks; broken files are told."""
     certify("--draws", 5)
