@@ -249,7 +249,7 @@ def _common_pairs(sides: Sequence[Side], independent: bool) -> _CommonPairs:
     """Raises `BadInput` where no question is common to all sides."""
     names = [side.name for side in sides]
     missing: list[NotCompared] = []
-    notes = stops(sides, names)
+    partners_of_note: dict[str, list[str]] = {}
     pair_of_question: dict[Places, dict[str, Pair]] = {}
     for (i, a), (j, b) in combinations(enumerate(sides), 2):
         not_compared: list[NotCompared] = []
@@ -258,7 +258,8 @@ def _common_pairs(sides: Sequence[Side], independent: bool) -> _CommonPairs:
         pair_of_question[Places(i, j)] = {pair.id: pair for pair in pairs}
         about = f"{a.name} (A) and {b.name} (B): "
         if i == 0:
-            notes += [about + note for note in settings]
+            for note in settings:
+                partners_of_note.setdefault(note, []).append(b.name)
         for entry in not_compared:
             if i == 0 or entry.id is None:
                 missing.append(replace(entry, reason=about + entry.reason))
@@ -276,6 +277,12 @@ def _common_pairs(sides: Sequence[Side], independent: bool) -> _CommonPairs:
     for places, by_question in pair_of_question.items():
         chosen = [by_question[question] for question in common]
         pairs_of_places[places] = Pairs(sides[places.a], sides[places.b], chosen)
+    notes = stops(sides, names)
+    for note, partners in partners_of_note.items():
+        about = ", ".join(partners)
+        if len(partners) == len(sides) - 1 > 1:
+            about = "each of the others"
+        notes.append(f"{names[0]} (A) and {about} (B): {note}")
     return _CommonPairs(pairs_of_places, missing, notes)
 
 

@@ -121,6 +121,17 @@ def test_files_can_be_declared_independent(tmp_path):
     assert declared["notes"][-1] == "A and B are declared independent; no record says so"
 
 
+def test_a_note_on_several_runs_is_said_once(tmp_path):
+    a, b = tables(tmp_path)
+    c = tmp_path / "c.csv"
+    c.write_text(b.read_text())
+
+    notes = result(a, b, c)["notes"]
+
+    about = f"{a} (A) and each of the others (B): "
+    assert notes == [about + "no record says how the answers of A and B were drawn"]
+
+
 @pytest.mark.parametrize(("declared", "status"), [((), 1), (("--independent",), 0)])
 def test_a_gate_uses_the_declaration(tmp_path, declared, status):
     """Each as a first try."""
