@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from flows import lock_file
 from lethe.errors import LetheError
 from lethe.process import PARAMS, die_with_parent
 
@@ -51,6 +52,7 @@ def opened(params: os.PathLike[str] | None = None, *, wait: bool = True) -> Repo
         def open(self, path: str | os.PathLike, mode: str = "r", **options: object) -> IO:
             return super().open(copy if os.path.abspath(path) == place else path, mode, **options)
 
+    lock_file.write_as_a_whole()
     return Repo(os.getcwd(), fs=Files() if copy else None, _wait_for_lock=wait)
 
 
