@@ -252,13 +252,23 @@ def _work(message: bytes, lines: int, answer: int, loaded: bool) -> None:
 
 
 def load() -> bool:
-    """Import what stages that work on a model import; a stage by itself says what prevents it."""
+    """Import what stages that work on a model import, and read its code; a stage by itself says what prevents it."""
     try:
         for name in IMPORTED:
             importlib.import_module(name)
+        _read_sources()
     except Exception:
         return False
     return True
+
+
+def _read_sources() -> None:
+    """Read the code of what is imported, of which such stages take hashes."""
+    from lethe.identity import library
+
+    modules = library()
+    imported = [name for name in sys.modules if name.startswith("lethe.")]
+    modules.code(*filter(modules.place, imported))
 
 
 def _fork(lines: int) -> int:

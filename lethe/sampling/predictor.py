@@ -167,6 +167,7 @@ FLOAT64_UP_TO = 50_000_000
 # Of the buffers, so that they serve prompts of other lengths without being allocated anew.
 SPARE_POSITIONS = 8
 CONTINUATIONS = 2  # per prompt, on which the error of the logits is measured
+MOST_LOGITS = 1 << 25  # that are kept at once, where several prompts are drawn from
 SAFETY = 4.0  # the allowance is this multiple of the largest error that was seen
 # The smallest allowed error of the logits, used where the measured error is smaller.
 LEAST_ALLOWANCE = 1e-5
@@ -432,7 +433,6 @@ def measured_allowance(
     BadFile
         If the model reads no text as a whole.
     """
-    random = np.random.default_rng(seed)
     model = predictor.forward.model
     with refusals(str(predictor.checkpoint.source), "cannot read a text as a whole"):
         _read_two(model)
@@ -441,17 +441,22 @@ def measured_allowance(
         doubled = _in_float64(model)
         if doubled is not None:
             references.append(doubled)
+    # The numbers that choose each prompt's tokens, in the order of the prompts.
+    random = np.random.default_rng(seed)
+    chosen_by = random.random((len(prompts), length, CONTINUATIONS))
     errors = []
-    for place, prompt in enumerate(prompts):
-        continuations, logits_of_many = _drawn(predictor, prompt, length, random)
+    for places in _of_equal_length(prompts, length * predictor.vocabulary):
+        group = np.repeat([prompts[place] for place in places], CONTINUATIONS, axis=0)
+        numbers = np.concatenate([chosen_by[place] for place in places], axis=1)
+        continuations, logits_of_many = _drawn(predictor, group, numbers)
         # A row at a time: all logits may not fit in memory in float64.
-        for row in range(CONTINUATIONS):
+        for row in range(len(group)):
             tokens = continuations[[row]]
             others = []  # (1, length, V) each
             for reference in references:
                 passed = predictor.forward.passed(tokens, length, reference)
                 others.append(passed.double().cpu().numpy())
-            if place == 0:
+            if places[row // CONTINUATIONS] == 0:
                 start = tokens.shape[1] - length
                 predictor.begin(tokens[:, :start], tokens.shape[1])
                 read = tokens[:, start - 1 : -1]
@@ -461,6 +466,21 @@ def measured_allowance(
             for other in others:
                 errors.append(float(np.abs(other - logits_of_many[[row]]).max()))
     return max(LEAST_ALLOWANCE, SAFETY * max(errors))
+
+
+def _of_equal_length(prompts: Sequence[np.ndarray], logits: int) -> Iterator[list[int]]:
+    """The places of prompts that have the same number of tokens, so many as a step reads at the cost of one.
+
+    ``logits``: of each continuation, which are all kept at once.
+    """
+    most = ROWS_ON_CPU // CONTINUATIONS
+    most = max(1, min(most, MOST_LOGITS // (CONTINUATIONS * logits)))
+    places_of_length: dict[int, list[int]] = {}
+    for place, prompt in enumerate(prompts):
+        places_of_length.setdefault(len(prompt), []).append(place)
+    for places in places_of_length.values():
+        for start in range(0, len(places), most):
+            yield places[start : start + most]
 
 
 def _in_float64(model: PreTrainedModel) -> PreTrainedModel | None:
@@ -482,28 +502,33 @@ def _read_two(model: PreTrainedModel) -> None:
 
 
 def _drawn(
-    predictor: ModelPredictor, prompt: np.ndarray, length: int, random: np.random.Generator
+    predictor: ModelPredictor, rows: np.ndarray, numbers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Continuations of a prompt that the model draws, at temperature 1.
+    """Continuations that the model draws at temperature 1.
+
+    Parameters
+    ----------
+    rows
+        (rows, tokens) of prompts.
+    numbers
+        (length, rows) uniform in [0, 1), which choose the tokens.
 
     Returns
     -------
     tuple of numpy.ndarray
-        (CONTINUATIONS, all tokens) the tokens, those of the prompt included, and (CONTINUATIONS, length, vocabulary) the
-        logits of each step.
+        (rows, all tokens) the tokens, those of the prompts included, and (rows, length, vocabulary) the logits of each step.
     """
-    rows = np.tile(prompt, (CONTINUATIONS, 1))  # a copy, which torch may write to
-    predictor.begin(rows, len(prompt) + length)
+    predictor.begin(rows, rows.shape[1] + len(numbers))
     tokens = [rows]
     logits: list[np.ndarray] = []
-    for _ in range(length):
+    for numbers_of_step in numbers:
         of_step = predictor.step(tokens[-1][:, -1])
         logits.append(of_step)
 
         # By inverse transform of the unnormalised distribution function.
         masses = np.exp(of_step - of_step.max(axis=1, keepdims=True))
         heights = masses.cumsum(axis=1)
-        thresholds = random.random((len(heights), 1)) * heights[:, -1:]
+        thresholds = numbers_of_step[:, None] * heights[:, -1:]
         drawn = (heights <= thresholds).sum(axis=1)
         tokens.append(drawn[:, None])
     return np.concatenate(tokens, axis=1), np.stack(logits, axis=1)

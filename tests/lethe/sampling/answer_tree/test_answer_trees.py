@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.sampling import answer_tree
+from lethe.sampling import answer_tree, predictor
 from lethe.sampling import predictor as answer_predictor
 from lethe.sampling.answer_tree import (
     Effort,
@@ -68,6 +68,25 @@ def test_float_rounding_is_measured_and_covers_the_masses(real, tiny_model):
     masses = grow(real_question(real, "ab"), Law((5,), 4), real, Growth(theta=1e-12)).masses
     rounding = Rounding(allowance, 4)
     assert rounding.least(masses.leak_by_length) <= leak <= rounding.most(masses.leak_by_length)
+
+
+def test_prompts_that_are_drawn_from_together_have_the_answers_of_each_alone(real, monkeypatch):
+    prompts = [np.array(prompt) for prompt in (PROMPT, (2, 1), (1, 1, 4), (3, 0, 2), (4, 4))]
+    passed = real.forward.passed
+    texts = []
+
+    def noted(tokens, length, model):
+        texts.append(tuple(tokens[0]))
+        return passed(tokens, length, model)
+
+    monkeypatch.setattr(real.forward, "passed", noted)
+    together = measured_allowance(real, prompts, 6)
+    of_groups = sorted(texts)
+    texts.clear()
+    monkeypatch.setattr(predictor, "MOST_LOGITS", 1)
+
+    assert measured_allowance(real, prompts, 6) == together > LEAST_ALLOWANCE
+    assert sorted(texts) == of_groups
 
 
 def test_a_pass_asks_for_the_logits_of_its_last_tokens_alone(tiny_model):
