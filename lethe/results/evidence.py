@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, poisson_lower, poisson_upper
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.roots import find_roots
 from lethe.statistics.sequential import EDGE, StoppedSamples
 
 MOST_TRUNCATED = 0.05  # of the answers to one question
@@ -380,16 +379,20 @@ def upper_at_stop(leaks: ArrayLike, n: ArrayLike, level: ArrayLike) -> np.ndarra
 
 def _smallest_refuted(ones: np.ndarray, draws: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """(m,) the smallest p against which the log capital reaches ``goal``, rounded up by the width of a bracket."""
+    from scipy.optimize.elementwise import find_root  # a quarter of a second to import
 
-    def lacking(p: np.ndarray, case: np.ndarray) -> np.ndarray:
-        return _log_capital(p, ones[case], draws[case]) - goal[case]
+    def lacking(p: np.ndarray, k: np.ndarray, n: np.ndarray, target: np.ndarray) -> np.ndarray:
+        return _log_capital(p, k, n) - target
 
     # Below the share of ones every q < p is less likely than p, so the capital is at most 1.
     share = ones / np.maximum(draws, 1)
     start = np.maximum(share, EDGE * EDGE)
     end = np.full(len(start), 1 - EDGE)
-    roots = find_roots(lacking, start, end, np.arange(len(start)), absolute=1e-13)
-    return np.where(roots.f_low >= 0, roots.low, roots.high)
+    tolerances = {"xatol": 1e-13, "xrtol": 0}
+    solved = find_root(lacking, (start, end), args=(ones, draws, goal), tolerances=tolerances)
+    left, right = solved.bracket
+    lacking_at_left, _ = solved.f_bracket
+    return np.where(lacking_at_left >= 0, left, right)
 
 
 def _log_capital(p: np.ndarray, ones: np.ndarray, draws: np.ndarray) -> np.ndarray:

@@ -19,7 +19,6 @@ import numpy as np
 from scipy import special
 
 from lethe.statistics.checks import check
-from lethe.statistics.roots import find_roots
 
 TABLE = 1024
 KNOTS = 8192  # of the tangents
@@ -103,6 +102,8 @@ class SmoothChannel(Channel):
         A table gives the first bracket; within the last one, s and G are linear in t and in each
         other.
         """
+        from scipy.optimize.elementwise import find_root  # the import takes 0.25 s
+
         losses, log_masses = self._table
         target = np.log(np.asarray(s, dtype=np.float64).ravel())
         place = np.clip(np.searchsorted(-log_masses, -target), 1, losses.size - 1)
@@ -110,15 +111,16 @@ class SmoothChannel(Channel):
         def excess(t: np.ndarray, goal: np.ndarray) -> np.ndarray:
             return self._log_mass(t) - goal
 
-        start = losses[place - 1]
-        end = losses[place]
-        roots = find_roots(excess, start, end, target, absolute=1e-15, relative=1e-15)
+        tolerances = {"xatol": 1e-15, "xrtol": 1e-15}
+        bracket = (losses[place - 1], losses[place])
+        root = find_root(excess, bracket, args=(target,), tolerances=tolerances)
 
         # A root that was hit is both ends.
-        low = np.where(roots.f_high == 0, roots.high, roots.low)
-        high = np.where(roots.f_low == 0, low, roots.high)
-        f_low = np.where(roots.f_high == 0, 0.0, roots.f_low)
-        f_high = np.where(roots.f_low == 0, 0.0, roots.f_high)
+        exact = root.f_x == 0
+        low = np.where(exact, root.x, root.bracket[0])
+        high = np.where(exact, root.x, root.bracket[1])
+        f_low = np.where(exact, 0.0, root.f_bracket[0])
+        f_high = np.where(exact, 0.0, root.f_bracket[1])
 
         # The values are of ln s, relative to the target: their exponentials are masses.
         width = np.expm1(f_low) - np.expm1(f_high)
@@ -171,19 +173,14 @@ def bracket_root(
     """Shrink a bracket with ``function(low) <= 0 < function(high)`` to the width ``tolerance``; the
     signs stay.
     """
+    from scipy.optimize.elementwise import find_root  # the import takes 0.25 s
 
-    def values(x: np.ndarray, _: np.ndarray) -> np.ndarray:
-        return np.array([function(place) for place in x.tolist()])
-
-    ends = np.array([low]), np.array([high])
-    roots = find_roots(values, *ends, ends[0], absolute=tolerance, zero=0.0)
-    left = roots.low.item()
-    right = roots.high.item()
-    if roots.f_high.item() == 0:
-        return right, right
-    if roots.f_low.item() == 0:
-        return left, left
-    return left, right
+    tolerances = {"xatol": tolerance, "xrtol": 0.0, "fatol": 0.0, "frtol": 0.0}
+    root = find_root(np.vectorize(function, otypes=[float]), (low, high), tolerances=tolerances)
+    if root.f_x == 0:
+        return float(root.x), float(root.x)
+    left, right = root.bracket
+    return float(left), float(right)
 
 
 def solve_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:
