@@ -76,6 +76,6 @@ def _format() -> YAML:
     yaml = YAML(typ="safe")
     yaml.default_flow_style = False
     yaml.allow_unicode = True
-    yaml.sort_base_mapping_type_on_output = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # typed as None, its first value
     yaml.Representer = Representer
     return yaml
