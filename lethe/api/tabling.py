@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from lethe.api.parameters import Place
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.errors import BadFile, MissingArtifact, check
-from lethe.io.files import Json
+from lethe.io.artifacts import record_of_draws
+from lethe.io.files import Json, read_artifact
 from lethe.report.methods_table import MethodsTable
 from lethe.report.paper_table import PaperTable
 from lethe.results.licence import reasons_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Form = Literal["markdown", "latex", "csv"]
 By = Literal["model", "method"]
 DIGITS = 3
+LAW = ("temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold")
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,7 +123,8 @@ def table(
 
     Notes
     -----
-    A column holds estimates or ends, never both. An end with another guarantee than its column gets a footnote. By method,
+    A column holds estimates or ends, never both. Rows of other questions, another law of the draws or other scorers are named
+    below the table. An end with another guarantee than its column gets a footnote. By method,
     an estimate has mean ± standard deviation over the seeds and an interval of the mean, and an end mean and range.
 
     Examples
@@ -139,6 +142,7 @@ def table(
         return _by_method(runs, column, to, digits)
     numbers_of_model: dict[str, Numbers] = {}
     refused = {}
+    asked: dict[str, set[str]] = {}
     for run in runs:
         root = Path(run)
         names = load_run(root).models
@@ -151,7 +155,22 @@ def table(
             reasons = reasons_of(numbers_of_model[label])
             if reasons:
                 refused[label] = reasons
-    return Tabled(PaperTable.of(numbers_of_model, column, digits, refused), to)
+            for fact, value in _how_asked(root, name).items():
+                if value is not None:
+                    asked.setdefault(fact, set()).add(repr(value))
+    made = PaperTable.of(numbers_of_model, column, digits, refused)
+    differing = tuple(fact for fact, values in asked.items() if len(values) > 1)
+    return Tabled(replace(made, differing=differing), to)
+
+
+def _how_asked(root: Path, name: str) -> dict[str, Json]:
+    """What two models must share for a comparison: questions, law of the draws, scorers of `lethe eval`."""
+    about = record_of_draws(root / "scores" / name / "forget.parquet")
+    facts = {fact: about.get(fact) for fact in ("questions", *LAW)}
+    evaluated = root / "evaluated.json"
+    if evaluated.is_file():
+        facts["scorers"] = read_artifact(evaluated).get("score")
+    return facts
 
 
 def _by_method(

@@ -57,13 +57,15 @@ TEXT_WIDTH = 345
 class PaperTable:
     """The numbers of models by the exported names of ``columns``.
 
-    ``digits`` are the decimals of a cell for people. ``refused`` has the reasons for which a model has no ends.
+    ``digits`` are the decimals of a cell for people. ``refused`` has the reasons for which a model has no ends, and
+    ``differing`` names what two models do not share.
     """
 
     numbers_of_model: Mapping[str, Numbers]
     columns: tuple[str, ...]
     digits: int
     refused: Mapping[str, Sequence[str]]
+    differing: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -194,6 +196,10 @@ class PaperTable:
         notes.append(f"Access to the models: {self.access()}.")
         for model, reasons in self.refused.items():
             notes.append(f"{model} has no ends: {' '.join(reasons)}")
+        if self.differing:
+            notes.append(
+                f"The rows differ in {', '.join(self.differing)}: numbers of two such rows are not to be compared."
+            )
         return notes
 
     def access(self) -> str:

@@ -1,5 +1,6 @@
 """`lethe table`: several runs in one table, printed or written."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,15 @@ def test_a_table_is_written_as_it_would_be_printed(runs):
 
 def test_no_run_is_a_sentence(runs):
     assert "at least one folder" in command.refused()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("questions", "0" * 32), ("max_new_tokens", 999), ("temperature", 0.3)]
+)
+def test_rows_that_were_asked_another_way_are_named(runs, key, value):
+    alike = command.result("one", "two", "--column", "n")["text"]
+    record = Path("two/generations/mine/about.json")
+    record.write_text(json.dumps(json.loads(record.read_text()) | {key: value}))
+
+    assert "differ in" not in alike
+    assert f"differ in {key}:" in command.result("one", "two", "--column", "n")["text"]
