@@ -10,6 +10,7 @@ import numpy as np
 
 from lethe.errors import BadFile, BadRow, check_columns
 from lethe.io.ids import id_text
+from lethe.io.records import check_one_model
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.statistics.twins import ranks_of, tie_digest
 
@@ -67,6 +68,7 @@ def read_ranks(source: Path | pd.DataFrame) -> TwinRanks:
     check_columns(path, RANKED if has_ranks else SCORED, table.columns)
     is_without_id = table["secret"].isna().to_numpy()
     _refuse(is_without_id, path, "secret: got nothing; must be an id")
+    check_one_model(path, table)
     secrets = list(map(id_text, table["secret"]))
     if has_ranks:
         return _ranked(table, secrets, path)
@@ -129,6 +131,9 @@ def _scored(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
         (rank,) = ranks_of([scores[rows]], [place], [order])
         ranks.append(int(rank))
 
+    if all(len(set(scores[rows].tolist())) == 1 for rows in rows_of_secret.values()):
+        problem = "all candidates of each secret have one score, which tells none of them apart"
+        raise BadFile(path, problem, "Give the model's score of each candidate.")
     sizes = tuple(map(len, rows_of_secret.values()))
     matrix = None
     if len(set(sizes)) == 1 and np.isfinite(scores).all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,16 +71,21 @@ def _plain_losses(path: Path) -> np.ndarray:
 def check_records(path: Path, table: pd.DataFrame) -> None:
     """Refuse a record that stands twice, and rows of several models: an audit is of one model and of single records."""
     for label in table.columns:
-        name = str(label)
-        column = table[label].map(str, na_action="ignore")
+        column = table[label]
         is_copy = (column.duplicated() & column.notna()).to_numpy()
-        if name.lower() in RECORDS and is_copy.any():
+        if str(label).lower() in RECORDS and is_copy.any():
             line = file_line(path, int(np.argmax(is_copy)))
-            raise BadRow(path, line, f"{name} repeats an earlier row", "Give one row per record.")
-        values = column.dropna().unique().tolist()
-        if name.lower() in RUNS and 1 < len(values) < len(table):
+            raise BadRow(path, line, f"{label} repeats an earlier row", "Give one row per record.")
+    check_one_model(path, table, RUNS)
+
+
+def check_one_model(path: Path, table: pd.DataFrame, names: Collection[str] = MODELS) -> None:
+    """Refuse rows with several values of a column of these ``names``, unless each row has its own."""
+    for label in table.columns:
+        values = table[label].dropna().astype(str).unique().tolist()
+        if str(label).lower() in names and 1 < len(values) < len(table):
             named = " and ".join(map(shortened, values[:2]))
-            problem = f"has {len(values)} values of {name} ({named}), and an audit is of one model"
+            problem = f"has {len(values)} values of {label} ({named}), and an audit is of one model"
             raise BadFile(path, problem, "Give a file for each.")
 
 

@@ -85,7 +85,9 @@ def test_the_rank_of_a_truth_is_its_place_among_the_scores(tmp_path):
 
 
 def test_equal_scores_favour_no_place_of_the_file():
-    first = read_ranks(scored_table(np.zeros((2000, 4)), np.zeros(2000, int)))
+    scores = np.zeros((2000, 4))
+    scores[0, 3] = 1  # of one secret: a table without any difference is refused
+    first = read_ranks(scored_table(scores, np.zeros(2000, int)))
 
     counts = np.bincount(first.ranks, minlength=5)[1:]
 
@@ -143,3 +145,21 @@ def test_a_wrong_table_is_refused(tmp_path, text, words):
 
     for word in words.split("|"):
         assert word in said
+
+
+def test_a_score_that_tells_no_candidate_from_another_finds_nothing_out(tmp_path):
+    table = scored_table(np.zeros((30, 10)), [0] * 30)
+    table.to_csv(tmp_path / "a.csv", index=False)
+
+    assert "have one score" in refused(tmp_path / "a.csv")
+    table.loc[0, "score"] = 1
+    table.to_csv(tmp_path / "b.csv", index=False)
+    assert result(tmp_path / "b.csv")["word"] == "no trace found"
+
+
+@pytest.mark.parametrize("column", ["model", "checkpoint"])
+def test_secrets_of_two_models_are_no_trace_of_one(tmp_path, column):
+    table = scored_table(np.eye(10), [0] * 10).assign(**{column: ["A"] * 50 + ["B"] * 50})
+    table.to_csv(tmp_path / "a.csv", index=False)
+
+    assert f"2 values of {column}" in refused(tmp_path / "a.csv")
