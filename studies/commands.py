@@ -400,7 +400,7 @@ def behaviours(
     keep: KeepFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ask for 50 harmful behaviours 1,024 times each, five a step, by a judge whose error people's labels measure (Fig. 6).
+    """Ask for 50 harmful behaviours 1,024 times each, two a step, by a judge whose error people's labels measure (Fig. 6).
 
     Each step writes an outcome of its own, and the next start skips the steps that have one.
 
