@@ -126,15 +126,16 @@ def naive_empirical(train, population, delta):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_empirical_equals_its_naive_twin(seed):
+@pytest.mark.parametrize("delta", [0.0, 0.05, 0.3])
+def test_empirical_equals_its_naive_twin(delta, seed):
     rng = np.random.default_rng(seed)
     train = rng.integers(0, 9, 40) / 3
     population = rng.integers(0, 11, 30) / 3
 
-    for delta in (0.0, 0.05, 0.3):
-        found = empirical_epsilon_star(train, population, delta)
-        naive = naive_empirical(train, population, delta)
-        assert found.value == pytest.approx(naive)
+    found = empirical_epsilon_star(train, population, delta)
+
+    naive = naive_empirical(train, population, delta)
+    assert found.value == pytest.approx(naive)
 
 
 @pytest.mark.parametrize("method", LOWER)
@@ -143,10 +144,14 @@ def test_coverage_of_the_lower_bounds(method, setting):
     """Null data among them: the bound exceeds the truth at most alpha of the time. The target makes 1,000 runs each."""
     runs = 150
     alpha = 0.05
-    assert share_above(method, *setting, alpha, runs) <= tolerated(alpha, runs)
+
+    share = share_above(method, *setting, alpha, runs)
+
+    assert share <= tolerated(alpha, runs)
 
 
-def test_coverage_where_the_training_shares_are_known():
+@pytest.mark.parametrize("method", LOWER)
+def test_coverage_where_the_training_shares_are_known(method):
     """The training set is fixed and the population is redrawn: the truth is that set's own Epsilon*, which is finite."""
     rng = np.random.default_rng(3)
     runs = 300
@@ -157,91 +162,163 @@ def test_coverage_where_the_training_shares_are_known():
     tpr = np.searchsorted(train, edges, side="right") / len(train)
     # The population is uniform on [0, 1]; between two training losses the FPR moves and the TPR does not.
     fpr = np.concatenate([edges, edges[1:], [1.0]])
-    exact = from_rates(fpr, 1 - np.concatenate([tpr, tpr]), delta)
-    for method, bound in LOWER.items():
-        values = []
-        for _ in range(runs):
-            population = rng.random(150)
-            values.append(bound(train, population, delta, alpha, train_complete=True).value)
-        assert np.mean(np.array(values) > exact + 1e-6) <= tolerated(alpha, runs), method
-        assert max(values) > 0
+    fnr = 1 - np.concatenate([tpr, tpr])
+    exact = from_rates(fpr, fnr, delta)
+
+    values = []
+    for _ in range(runs):
+        population = rng.random(150)
+        bound = LOWER[method](train, population, delta, alpha, train_complete=True)
+        values.append(bound.value)
+
+    missed = np.array(values) > exact + 1e-6
+    assert np.mean(missed) <= tolerated(alpha, runs)
+    assert max(values) > 0
 
 
 def instances(count, shift, n=400, seed=0):
     rng = np.random.default_rng(seed)
-    return [(rng.random(n), rng.random(n) + shift) for _ in range(count)]
+    models = []
+    for _ in range(count):
+        train = rng.random(n)
+        population = rng.random(n) + shift
+        models.append((train, population))
+    return models
 
 
 def naive(models, delta):
     """FNR averaged at equal FPR = j / k, thresholds read off the sorted population of each model."""
     k = min(len(population) for _, population in models)
-    points = []
+    mean_fpr = []
+    mean_fnr = []
     for j in range(1, k + 1):
-        fpr, fnr = [], []
+        fpr = []
+        fnr = []
         for train, population in models:
-            tau = np.sort(population)[math.ceil(j / k * len(population) - 1e-9) - 1]
+            place = math.ceil(j / k * len(population) - 1e-9) - 1
+            tau = np.sort(population)[place]
             fpr.append(np.mean(population <= tau))
             fnr.append(np.mean(train > tau))
-        points.append((np.mean(fpr), np.mean(fnr)))
-    return from_rates(*zip(*points, strict=True), delta)
+        mean_fpr.append(np.mean(fpr))
+        mean_fnr.append(np.mean(fnr))
+    return from_rates(mean_fpr, mean_fnr, delta)
 
 
 def test_a_share_up_to_delta_has_no_ratio():
     half = (np.array([0.5]), np.array([0.5]))
-    assert (log_ratios(half, half, 0.5) == -np.inf).all()
+
+    ratios = log_ratios(half, half, 0.5)
+
+    assert (ratios == -np.inf).all()
 
 
 def test_the_mean_equals_its_naive_twin():
     models = [*instances(2, 0.3, n=40), *instances(2, 0.2, n=60, seed=1)]
-    assert mechanism_epsilon(models, 0.01).value == pytest.approx(naive(models, 0.01))
-    assert mechanism_epsilon([(models[0][0], models[0][0])], 0.01).fpr is None
+
+    found = mechanism_epsilon(models, 0.01)
+
+    assert found.value == pytest.approx(naive(models, 0.01))
+
+
+def test_a_mechanism_that_does_not_memorise_has_no_place_of_its_largest_ratio():
+    ((losses, _),) = instances(1, 0.3, n=40)
+
+    assert mechanism_epsilon([(losses, losses)], 0.01).fpr is None
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_theorem_two(seed):
     """eps-bar is at most ln E[e^eps*]; with equal sizes both use thresholds from the population."""
     models = instances(5, 0.1, n=50, seed=seed)
+    exponentials = []
+    for train, population in models:
+        alone = empirical_epsilon_star(train, population, 0.05)
+        exponentials.append(math.exp(alone.value))
+
     result = mechanism_epsilon(models, 0.05)
+
+    assert result.jensen_upper == pytest.approx(math.log(np.mean(exponentials)))
     assert result.value <= result.jensen_upper + 1e-12
-    singles = [math.exp(empirical_epsilon_star(*model, 0.05).value) for model in models]
-    assert result.jensen_upper == pytest.approx(math.log(np.mean(singles)))
 
 
 TWO = Mixture(np.array([0.3, 0.7]), np.array([-2.0, 1.0]), np.array([0.5, 1.5]))
 
 
-def test_the_transform_and_its_way_back():
+def two_gammas(shape_of_population, n_train, n_population):
+    """Losses of training and population from two Gamma laws of scale 5, with the seed 0."""
     rng = np.random.default_rng(0)
-    train, population = rng.gamma(2, 5, 50), rng.gamma(3, 5, 40)
+    train = rng.gamma(2, 5, n_train)
+    population = rng.gamma(shape_of_population, 5, n_population)
+    return train, population
+
+
+def test_the_transform_is_the_log_odds_of_a_scaled_loss():
+    train, population = two_gammas(3, 50, 40)
     scale = Scale.of(train, population)
-    p = np.exp(-(1 + (train - scale.low) / (scale.high - scale.low)))
-    assert scale.phi(train) == pytest.approx(np.log(p) - np.log1p(-p), rel=1e-12)
-    assert [scale.loss(phi) for phi in scale.phi(train)] == pytest.approx(train, rel=1e-9)
+    scaled = (train - scale.low) / (scale.high - scale.low)
+    p = np.exp(-(1 + scaled))
+
+    phi = scale.phi(train)
+
+    assert phi == pytest.approx(np.log(p) - np.log1p(-p), rel=1e-12)
 
 
-def test_distribution_function_density_and_quantile_agree_with_scipy():
+def test_the_transform_has_a_way_back():
+    train, population = two_gammas(3, 50, 40)
+    scale = Scale.of(train, population)
+
+    losses = [scale.loss(phi) for phi in scale.phi(train)]
+
+    assert losses == pytest.approx(train, rel=1e-9)
+
+
+def mixed(function, x):
+    """A function of ``TWO`` as the weighted sum of scipy's normal laws."""
+    total = np.zeros(len(x))
+    for weight, mean, sd in zip(TWO.weights, TWO.means, TWO.sds, strict=True):
+        law = stats.norm(mean, sd)
+        total += weight * getattr(law, function)(x)
+    return total
+
+
+def test_distribution_function_and_density_of_a_mixture_agree_with_scipy():
     x = np.linspace(-40, 20, 200)
-    parts = [stats.norm(mean, sd) for mean, sd in zip(TWO.means, TWO.sds, strict=True)]
-    cdf = sum(w * part.cdf(x) for w, part in zip(TWO.weights, parts, strict=True))
-    pdf = sum(w * part.pdf(x) for w, part in zip(TWO.weights, parts, strict=True))
-    assert np.exp(TWO.log_cdf(x)) == pytest.approx(cdf, rel=1e-10)
-    assert np.exp(TWO.log_pdf(x)) == pytest.approx(pdf, rel=1e-10)
-    for p in (1e-300, 1e-5, 0.3, 0.9999):
-        assert TWO.log_cdf(np.float64(TWO.quantile(p))) == pytest.approx(math.log(p), rel=1e-9)
-    assert np.exp(TWO.mirrored().log_cdf(-x)) == pytest.approx(1 - cdf, abs=1e-12)
+
+    assert np.exp(TWO.log_cdf(x)) == pytest.approx(mixed("cdf", x), rel=1e-10)
+    assert np.exp(TWO.log_pdf(x)) == pytest.approx(mixed("pdf", x), rel=1e-10)
 
 
-def test_expectation_maximisation_is_as_likely_as_scikit_learns():
+def test_a_mirrored_mixture_has_the_upper_tail_below():
+    x = np.linspace(-40, 20, 200)
+
+    below = np.exp(TWO.mirrored().log_cdf(-x))
+
+    assert below == pytest.approx(1 - mixed("cdf", x), abs=1e-12)
+
+
+@pytest.mark.parametrize("p", [1e-300, 1e-5, 0.3, 0.9999])
+def test_the_quantile_of_a_mixture_has_its_probability_below(p):
+    quantile = np.float64(TWO.quantile(p))
+
+    assert TWO.log_cdf(quantile) == pytest.approx(math.log(p), rel=1e-9)
+
+
+@pytest.mark.parametrize("components", [2, 3, 5])
+def test_expectation_maximisation_is_as_likely_as_scikit_learns(components):
     values = TWO.sample(2000, np.random.default_rng(0))
-    for components in (2, 3, 5):
-        ours = fit_mixture(values, components).log_pdf(values).mean()
-        theirs = (
-            GaussianMixture(components, random_state=0, n_init=3)
-            .fit(values[:, None])
-            .score(values[:, None])
-        )
-        assert ours > theirs - 0.005
+    column = values[:, None]
+    theirs = GaussianMixture(components, random_state=0, n_init=3).fit(column)
+
+    ours = fit_mixture(values, components)
+
+    assert ours.log_pdf(values).mean() > theirs.score(column) - 0.005
+
+
+def test_expectation_maximisation_finds_the_mixture_that_was_drawn_from():
+    values = TWO.sample(2000, np.random.default_rng(0))
+
     fit = fit_mixture(values, 2)
+
     assert fit.means == pytest.approx(TWO.means, abs=0.15)
     assert fit.sds == pytest.approx(TWO.sds, abs=0.15)
     assert fit.weights == pytest.approx(TWO.weights, abs=0.05)
@@ -252,24 +329,27 @@ def naive_supremum(train, population, delta, cut=None):
     x = np.linspace(-15, 15, 300_001)
 
     def chance(law, side):
-        return sum(
-            w * law(x, m, s) for w, m, s in zip(side.weights, side.means, side.sds, strict=True)
-        )
+        total = np.zeros(len(x))
+        for weight, mean, sd in zip(side.weights, side.means, side.sds, strict=True):
+            total += weight * law(x, mean, sd)
+        return total
 
-    f, f_above, g, g_above = (
-        chance(law, side) for side in (train, population) for law in (stats.norm.cdf, stats.norm.sf)
-    )
+    f = chance(stats.norm.cdf, train)
+    f_above = chance(stats.norm.sf, train)
+    g = chance(stats.norm.cdf, population)
+    g_above = chance(stats.norm.sf, population)
+    kept = np.ones(len(x), dtype=bool)
     if cut is not None:
-        kept = np.all([(r >= cut) & (r <= 1 - cut) for r in (f_above, g)], axis=0)
-        f = f[kept]
-        g = g[kept]
-        f_above = f_above[kept]
-        g_above = g_above[kept]
-    pairs = ((f, g), (g_above, f_above), (f_above, g_above), (g, f))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return max(
-            0.0, *(np.max(np.where(a > delta, np.log((a - delta) / b), -np.inf)) for a, b in pairs)
-        )
+        for rate in (f_above, g):
+            kept &= (rate >= cut) & (rate <= 1 - cut)
+
+    best = 0.0
+    for top, bottom in [(f, g), (g_above, f_above), (f_above, g_above), (g, f)]:
+        with_ratio = kept & (top > delta)
+        with np.errstate(divide="ignore"):
+            ratios = np.log((top[with_ratio] - delta) / bottom[with_ratio])
+        best = max(best, ratios.max(initial=-np.inf))
+    return best
 
 
 PAIRS = {
@@ -286,63 +366,104 @@ PAIRS = {
 @pytest.mark.parametrize("cut", [None, 0.01])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_the_supremum_equals_its_naive_twin(pair, cut):
-    value, place, ratio = supremum(*PAIRS[pair], 1e-3, cut)
+    train, population = PAIRS[pair]
+    naive = naive_supremum(train, population, 1e-3, cut)
     # At a cut the ratio still rises, and the twin's grid ends up to 1e-4 before the cut.
-    assert value == pytest.approx(
-        naive_supremum(*PAIRS[pair], 1e-3, cut), rel=1e-6 if cut is None else 1e-3
-    )
+    rel = 1e-6 if cut is None else 1e-3
+
+    value, place, ratio = supremum(train, population, 1e-3, cut)
+
+    assert value == pytest.approx(naive, rel=rel)
     assert place is not None
     assert ratio is not None
-    if cut is not None:
-        fpr, fnr = (
-            np.exp(PAIRS[pair][1].log_cdf(place)),
-            np.exp(PAIRS[pair][0].mirrored().log_cdf(-place)),
-        )
-        assert cut * (1 - 1e-9) <= min(fpr, fnr)
-        assert max(fpr, fnr) <= (1 - cut) * (1 + 1e-9)
 
 
-def test_a_point_mass_against_a_gaussian_and_another():
-    point, normal = Mixture.normal(0.5, 0), Mixture.normal(0, 1)
-    expected = max(
-        math.log1p(-0.01) - math.log(tail) for tail in (stats.norm.cdf(0.5), stats.norm.sf(0.5))
-    )
-    # Of the point over the Gaussian; the Gaussian over the point has nothing to divide by.
-    assert math.isinf(supremum(point, normal, 0.01)[0])
-    assert supremum(point, normal, 0.99)[0] == pytest.approx(
-        max(0.0, expected + math.log(0.01 / 0.99)), abs=1e-12
-    )
-    assert math.isinf(supremum(point, Mixture.normal(0.6, 0), 0.01)[0])
-    assert [supremum(point, point, delta) for delta in (0, 0.01)] == [(0, None, None)] * 2
-    assert math.isnan(supremum(point, normal, 0.01, 0.1)[0])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_at_the_place_of_the_supremum_both_errors_are_within_the_cut(pair):
+    train, population = PAIRS[pair]
+    cut = 0.01
+
+    _, place, _ = supremum(train, population, 1e-3, cut)
+
+    fpr = np.exp(population.log_cdf(place))
+    fnr = np.exp(train.mirrored().log_cdf(-place))
+    assert cut * (1 - 1e-9) <= min(fpr, fnr)
+    assert max(fpr, fnr) <= (1 - cut) * (1 + 1e-9)
+
+
+POINT = Mixture.normal(0.5, 0)
+STANDARD = Mixture.normal(0, 1)
+
+
+@pytest.mark.parametrize("population", [STANDARD, Mixture.normal(0.6, 0)], ids=["normal", "point"])
+def test_a_point_mass_has_an_infinite_supremum_against_another_law(population):
+    value, _, _ = supremum(POINT, population, 0.01)
+
+    assert math.isinf(value)
+
+
+def test_at_a_large_delta_a_point_mass_has_a_finite_supremum_against_a_gaussian():
+    """Of the point over the Gaussian; the Gaussian over the point has nothing to divide by."""
+    smaller_tail = min(stats.norm.cdf(0.5), stats.norm.sf(0.5))
+    expected = math.log(0.01) - math.log(smaller_tail)
+
+    value, _, _ = supremum(POINT, STANDARD, 0.99)
+
+    assert value == pytest.approx(max(0.0, expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("delta", [0, 0.01])
+def test_a_point_mass_against_itself_has_the_supremum_0_at_no_place(delta):
+    assert supremum(POINT, POINT, delta) == (0, None, None)
+
+
+def test_a_point_mass_beyond_the_cut_has_no_supremum():
+    value, _, _ = supremum(POINT, STANDARD, 0.01, 0.1)
+
+    assert math.isnan(value)
 
 
 def test_the_threshold_is_a_loss_where_the_value_is_attained():
-    rng = np.random.default_rng(0)
-    train, population = rng.gamma(2, 5, 1000), rng.gamma(4, 5, 1000)
-    result = parametric_epsilon_star(train, population, 1e-4)
-    assert audit(train, population, delta=1e-4).epsilon_star == result.value
-    assert result.assumes == NORMAL
+    train, population = two_gammas(4, 1000, 1000)
     scale = Scale.of(train, population)
+
+    result = parametric_epsilon_star(train, population, 1e-4)
+
     u = (result.threshold - scale.low) / (scale.high - scale.low)
     phi = -math.log(math.expm1(1 + u))
-    tails = {
-        "(TPR - delta) / FPR": ("train", "population", stats.norm.sf),
-        "(TNR - delta) / FNR": ("population", "train", stats.norm.cdf),
-    }
-    top, bottom, tail = tails[result.ratio]
-    means, sds = result.fit.means, result.fit.sds
-    ratio = (tail(phi, means[top][0], sds[top][0]) - 1e-4) / tail(
-        phi, means[bottom][0], sds[bottom][0]
-    )
-    assert math.log(ratio) == pytest.approx(result.value, rel=1e-6)
+
+    def tail_of(side, tail):
+        return tail(phi, result.fit.means[side][0], result.fit.sds[side][0])
+
+    if result.ratio == "(TPR - delta) / FPR":
+        top = tail_of("train", stats.norm.sf)
+        bottom = tail_of("population", stats.norm.sf)
+    else:
+        assert result.ratio == "(TNR - delta) / FNR"
+        top = tail_of("population", stats.norm.cdf)
+        bottom = tail_of("train", stats.norm.cdf)
+    assert math.log((top - 1e-4) / bottom) == pytest.approx(result.value, rel=1e-6)
+
+
+def test_an_audit_is_parametric_unless_another_method_is_named():
+    train, population = two_gammas(4, 1000, 1000)
+
+    result = parametric_epsilon_star(train, population, 1e-4)
+
+    assert audit(train, population, delta=1e-4).epsilon_star == result.value
+    assert result.assumes == NORMAL
 
 
 def test_without_a_threshold_inside_the_cut_there_is_no_value():
-    found = audit(np.zeros(2), np.ones(2), delta=0.1, method="empirical", cut=0.4)
+    train = np.zeros(2)
+    population = np.ones(2)
+
+    found = audit(train, population, delta=0.1, method="empirical", cut=0.4)
+
     assert math.isnan(found.epsilon_star)
     assert "0.4" in found.note
 
 
-def test_the_recommended_delta_is_below_one_over_n():
-    assert [recommended_delta(n) for n in (2, 100)] == [0.5, 1 / (100 * math.log(100))]
+@pytest.mark.parametrize(("n", "delta"), [(2, 0.5), (100, 1 / (100 * math.log(100)))])
+def test_the_recommended_delta_is_below_one_over_n(n, delta):
+    assert recommended_delta(n) == delta

@@ -46,25 +46,60 @@ COUNTS = [ReleasedGuesses(40, 10, 1), ReleasedGuesses(60, 59, 20), ReleasedGuess
 KINDS = [type(null).__name__ for null in NULLS]
 
 
-@pytest.mark.parametrize(
-    ("null", "p", "q"),
-    [
-        (Gaussian(1.0), norm(0), [(1.0, norm(1))]),
-        (Laplace(0.7), stats.laplace(0), [(1.0, stats.laplace(0.7))]),
-        (SubsampledGaussian(2.0, 0.5), norm(0), [(0.5, norm(0)), (0.5, norm(2))]),
-    ],
-)
-def test_a_channel_is_the_limit_of_fine_atoms(null, p, q):
-    x = np.linspace(-20, 22, 400_001)
-    atoms = Atoms(*(np.diff(sum(w * part.cdf(x) for w, part in side)) for side in ([(1.0, p)], q)))
+CHANNELS = [
+    pytest.param(Gaussian(1.0), norm(0), [(1.0, norm(1))], id="gaussian"),
+    pytest.param(Laplace(0.7), stats.laplace(0), [(1.0, stats.laplace(0.7))], id="laplace"),
+    pytest.param(
+        SubsampledGaussian(2.0, 0.5),
+        norm(0),
+        [(0.5, norm(0)), (0.5, norm(2))],
+        id="subsampled gaussian",
+    ),
+]
+of_every_channel = pytest.mark.parametrize(("null", "p", "q"), CHANNELS)
+
+
+def fine_atoms(p, q):
+    """The pair of laws in 400,000 narrow bins; ``q`` is a mixture of (weight, law)."""
+    edges = np.linspace(-20, 22, 400_001)
+    mixed = np.zeros(len(edges))
+    for weight, law in q:
+        mixed += weight * law.cdf(edges)
+    return Atoms(np.diff(p.cdf(edges)), np.diff(mixed))
+
+
+@of_every_channel
+@pytest.mark.parametrize("curve", ["error_mass", "error_rate"])
+def test_the_errors_of_a_channel_are_the_limit_of_fine_atoms(null, p, q, curve):
     s = np.linspace(0.01, 0.99, 50)
-    for name in ("error_mass", "error_rate"):
-        assert getattr(null, name)(s) == pytest.approx(getattr(atoms, name)(s), abs=1e-4), name
+
+    errors = getattr(null, curve)(s)
+    limit = getattr(fine_atoms(p, q), curve)(s)
+
+    assert errors == pytest.approx(limit, abs=1e-4)
+
+
+@of_every_channel
+def test_the_least_errors_of_a_channel_are_the_limit_of_fine_atoms(null, p, q):
+    atoms = fine_atoms(p, q)
+    s = np.linspace(0.01, 0.99, 50)
+
     for right in s[s < 0.6]:
-        assert null.least_errors(right) == pytest.approx(atoms.least_errors(right), abs=1e-4)
-    if not isinstance(null, SubsampledGaussian):  # whose tangents end at s = 1
-        assert null.least_errors(1.0) == pytest.approx(1)
-    assert null.epsilon(0.01) == pytest.approx(atoms.epsilon(0.01), abs=1e-3)
+        limit = atoms.least_errors(right)
+        assert null.least_errors(right) == pytest.approx(limit, abs=1e-4)
+
+
+@pytest.mark.parametrize("null", [Gaussian(1.0), Laplace(0.7)], ids=["gaussian", "laplace"])
+def test_who_is_always_right_for_one_bit_is_always_wrong_for_the_other(null):
+    """The tangents of a subsampled Gaussian end at s = 1, so it has no such value."""
+    assert null.least_errors(1.0) == pytest.approx(1)
+
+
+@of_every_channel
+def test_the_epsilon_of_a_channel_is_the_limit_of_fine_atoms(null, p, q):
+    limit = fine_atoms(p, q).epsilon(0.01)
+
+    assert null.epsilon(0.01) == pytest.approx(limit, abs=1e-3)
 
 
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
@@ -72,45 +107,76 @@ def test_a_channel_is_the_limit_of_fine_atoms(null, p, q):
 def test_exact_is_its_integral(counts, null):
     n = counts.n
     r = counts.r
-    u = counts.errors
 
     def integrand(s):
-        rate = float(null.error_mass(np.array([s]))[0]) / s
-        return binom.cdf(u, r, rate) * beta.pdf(s, r + 1, n - r)
+        mass = null.error_mass(np.array([s]))
+        rate = float(mass[0]) / s
+        return binom.cdf(counts.errors, r, rate) * beta.pdf(s, r + 1, n - r)
 
-    cuts = [s for s in null.breaks if 0 < s < 1] or None
-    slow = quad(integrand, 1e-9, 1 - 1e-12, points=cuts, limit=300, epsabs=1e-14, epsrel=1e-9)[0]
-    assert math.exp(exact.log_p_value(counts, null)) == pytest.approx(slow, rel=1e-7)
+    cuts = [s for s in null.breaks if 0 < s < 1]
+    slow, _ = quad(
+        integrand,
+        1e-9,
+        1 - 1e-12,
+        points=cuts or None,
+        limit=300,
+        epsabs=1e-14,
+        epsrel=1e-9,
+    )
+
+    log_p = exact.log_p_value(counts, null)
+
+    assert math.exp(log_p) == pytest.approx(slow, rel=1e-7)
 
 
-@pytest.mark.parametrize("null", NULLS, ids=KINDS)
-@pytest.mark.parametrize("counts", [*COUNTS, ReleasedGuesses(400, 200, 40)], ids=str)
-def test_mahloujifar_is_its_recursion(counts, null):
+def recursion_rejects(counts, null, tau):
+    """Whether the recursion from ``v`` right guesses down to none ends beyond all released guesses."""
     n = counts.n
     r = counts.r
     v = counts.correct
+    right = tau * v / n
+    wrong = tau * (r - v) / n
+    for i in range(v - 1, -1, -1):
+        more = max(wrong, null.least_errors(right))
+        right = right + i / (r - i) * (more - wrong)
+        wrong = more
+    return right + wrong > r / n
 
-    def rejects(tau):
-        right = tau * v / n
-        wrong = tau * (r - v) / n
-        for i in range(v - 1, -1, -1):
-            more = max(wrong, null.least_errors(right))
-            right = right + i / (r - i) * (more - wrong)
-            wrong = more
-        return right + wrong > r / n
 
+of_more_counts = pytest.mark.parametrize(
+    "counts", [*COUNTS, ReleasedGuesses(400, 200, 40)], ids=str
+)
+
+
+@pytest.mark.parametrize("null", NULLS, ids=KINDS)
+@of_more_counts
+def test_the_p_value_of_mahloujifar_is_where_its_recursion_begins_to_reject(counts, null):
     p = math.exp(mahloujifar.log_p_value(counts, null))
-    assert p == 1 or (rejects(p * (1 + 1e-6)) and not rejects(p * (1 - 1e-6)))
-    for log_tau in (-8.0, -3.0, -1.0, -0.1):
-        assert mahloujifar.rejects(counts, null, log_tau) == rejects(math.exp(log_tau))
+
+    if p == 1:
+        return
+    assert recursion_rejects(counts, null, p * (1 + 1e-6))
+    assert not recursion_rejects(counts, null, p * (1 - 1e-6))
+
+
+@pytest.mark.parametrize("null", NULLS, ids=KINDS)
+@pytest.mark.parametrize("log_tau", [-8.0, -3.0, -1.0, -0.1])
+@of_more_counts
+def test_mahloujifar_rejects_where_its_recursion_does(counts, log_tau, null):
+    rejected = mahloujifar.rejects(counts, null, log_tau)
+
+    assert rejected == recursion_rejects(counts, null, math.exp(log_tau))
 
 
 def test_the_deep_tail_is_its_sum_of_whole_numbers():
-    n, u = 4000, 1000
+    n = 4000
+    u = 1000
     tail = sum(math.comb(n, k) * 3**k for k in range(u + 1))
-    assert log_cdf(u, n, np.array([0.75]))[0] == pytest.approx(
-        math.log(tail) - n * math.log(4), rel=1e-12
-    )
+    whole = n * math.log(4)
+
+    (log,) = log_cdf(u, n, np.array([0.75]))
+
+    assert log == pytest.approx(math.log(tail) - whole, rel=1e-12)
 
 
 def _largest_level(counts: ReleasedGuesses, pieces: list[tuple[float, float]]) -> float:
@@ -144,34 +210,54 @@ def _largest_level(counts: ReleasedGuesses, pieces: list[tuple[float, float]]) -
 def test_mahloujifar_is_the_maximum_of_its_linear_program(counts, epsilon, delta):
     odds = math.exp(epsilon)
     pieces = [
+        (0.0, 0.0),  # no mass is negative
         (1 / odds, -delta / odds),
         (odds, 1 - delta - odds),
-    ]  # that no mass is negative is the third
+    ]
+
     level = math.exp(mahloujifar.log_p_value(counts, ApproxDP(epsilon, delta)))
-    assert level == pytest.approx(_largest_level(counts, [(0.0, 0.0), *pieces]), rel=1e-6)
+
+    assert level == pytest.approx(_largest_level(counts, pieces), rel=1e-6)
 
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-4), (2.0, 1e-2)])
 def test_steinke_is_its_sum(counts, epsilon, delta):
-    n = counts.n
-    r = counts.r
     v = counts.correct
-    law = binom(r, 1 / (1 + math.exp(-epsilon)))
-    largest = max((sum(law.pmf(k) for k in range(v - i, v)) / i) for i in range(1, v + 1))
-    slow = min(1.0, law.sf(v - 1) + 2 * n * delta * largest)
-    assert math.exp(steinke.log_p_value(counts, epsilon, delta)) == pytest.approx(slow, rel=1e-9)
+    law = binom(counts.r, 1 / (1 + math.exp(-epsilon)))
+    means = []
+    for i in range(1, v + 1):
+        below = sum(law.pmf(k) for k in range(v - i, v))
+        means.append(below / i)
+    tail = law.sf(v - 1)
+    slow = min(1.0, tail + 2 * counts.n * delta * max(means))
+
+    log_p = steinke.log_p_value(counts, epsilon, delta)
+
+    assert math.exp(log_p) == pytest.approx(slow, rel=1e-9)
 
 
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
 def test_the_integral_over_the_middle_ranks_is_their_sum(null):
+    ranks = np.arange(1.0, 2001)
+    of_all_ranks = _rank_rates(null, 3000, ranks)
+
     rates, weights = rank_error_rates(null, 3000, 2000)
-    assert weights @ rates == pytest.approx(
-        _rank_rates(null, 3000, np.arange(1.0, 2001)).sum(), rel=1e-7
-    )
-    whole = null.error_mass(np.ones(1))[0]
+
+    assert weights @ rates == pytest.approx(of_all_ranks.sum(), rel=1e-7)
+
+
+@pytest.mark.parametrize("null", NULLS, ids=KINDS)
+def test_the_mean_over_all_ranks_is_the_whole_error_mass(null):
     rel = 1e-7 if isinstance(null, SubsampledGaussian) else 1e-12
-    assert _rank_rates(null, 2, np.array([1.0, 2.0])).mean() == pytest.approx(whole, rel=rel)
+    (whole,) = null.error_mass(np.ones(1))
+
+    rates = _rank_rates(null, 2, np.array([1.0, 2.0]))
+
+    assert rates.mean() == pytest.approx(whole, rel=rel)
+
+
+def test_a_strong_subsampled_gaussian_breaks_at_half_of_its_sampling_rate():
     assert SubsampledGaussian(20.0, 0.25).breaks == pytest.approx((0.125,), rel=1e-9)
 
 
@@ -181,30 +267,37 @@ def test_chernoff_is_its_minimum_over_simulated_rates(null):
     n = 40
     r = 10
     u = 1
-    s = np.sort(np.random.default_rng(0).random((100_000, n)), axis=1)[:, :r]
+    draws = np.random.default_rng(0).random((100_000, n))
+    s = np.sort(draws, axis=1)[:, :r]
     rates = null.error_rate(s.ravel()).reshape(s.shape).mean(axis=0)
-    tilt = np.linspace(-20, 0, 4001)[:, None]
-    slow = float(np.min(-tilt[:, 0] * u + np.log1p(rates * np.expm1(tilt)).sum(axis=1)))
-    assert chernoff.log_p_value(ReleasedGuesses(n, r, u), null) == pytest.approx(
-        min(0.0, slow), abs=0.01
-    )
+    tilts = np.linspace(-20, 0, 4001)
+    log_moments = np.log1p(rates * np.expm1(tilts[:, None])).sum(axis=1)
+    slow = float(np.min(log_moments - tilts * u))
+
+    log_p = chernoff.log_p_value(ReleasedGuesses(n, r, u), null)
+
+    assert log_p == pytest.approx(min(0.0, slow), abs=0.01)
 
 
 @pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.1, 0.3, 0.45])
 @pytest.mark.parametrize(("mu", "q"), [(2.0, 0.5), (0.5, 0.1), (4.0, 0.9)])
 def test_the_subsampled_gaussians_epsilon_is_where_its_hockey_stick_is_delta(mu, q, delta):
     x = np.linspace(-12, 14, 400_001)
-    p = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-    other = (1 - q) * p + q * np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
+    step = x[1] - x[0]
+    p = norm.pdf(x)
+    other = (1 - q) * p + q * norm.pdf(x - mu)
+
     epsilon = SubsampledGaussian(mu, q).epsilon(delta)
 
     def excess(density, base):
-        return float(np.maximum(density - math.exp(epsilon) * base, 0).sum() * (x[1] - x[0]))
+        above = np.maximum(density - math.exp(epsilon) * base, 0)
+        return float(above.sum() * step)
 
     largest = excess(other, p)
     assert excess(p, other) <= largest + 1e-12  # Zhu, Dong and Wang (2022)
     assert largest <= delta * (1 + 1e-4)
-    assert epsilon == 0 or largest == pytest.approx(delta, rel=1e-4)
+    if epsilon > 0:
+        assert largest == pytest.approx(delta, rel=1e-4)
 
 
 FAMILIES = {
@@ -238,33 +331,55 @@ def test_a_family_of_pure_privacy_has_a_finite_epsilon_at_delta_0():
 
 
 def test_infinite_scores_are_the_first_and_the_last_released():
-    bits, guesses = np.array([0, 1, 0, 1]), np.array([1, 1, 0, 0])
-    counts = release(bits, guesses, np.array([-np.inf, 5.0, np.inf, -np.inf]), 2)
-    assert (counts.errors, counts.negatives, counts.false_positives) == (0, 1, 0)
+    bits = np.array([0, 1, 0, 1])
+    guesses = np.array([1, 1, 0, 0])
+    scores = np.array([-np.inf, 5.0, np.inf, -np.inf])
+
+    counts = release(bits, guesses, scores, 2)
+
+    assert counts.errors == 0
+    assert counts.negatives == 1
+    assert counts.false_positives == 0
 
 
 @pytest.mark.parametrize("order", ["wrong ones first", "wrong ones last"])
 def test_ties_at_the_cut_are_drawn_alike_wherever_they_stand(order):
     """6 guesses above the cut, all right; 20 tied, 10 of them wrong, 8 released: 4 wrong on average."""
-    wrong = np.array([True] * 10 + [False] * 10)
-    wrong = wrong if order == "wrong ones first" else wrong[::-1]
+    wrong = np.repeat([True, False], 10)
+    if order == "wrong ones last":
+        wrong = wrong[::-1]
     bits = np.zeros(36, dtype=int)
     guesses = np.concatenate([np.zeros(6), wrong, np.ones(10)]).astype(int)
-    scores = np.concatenate([np.full(6, 3.0), np.full(20, 2.0), np.full(10, 1.0)])
-    errors = [release(bits, guesses, scores, 14, seed).errors for seed in range(1000)]
+    scores = np.repeat([3.0, 2.0, 1.0], [6, 20, 10])
     deviation = math.sqrt(8 * 0.25 * 12 / 19)  # hypergeometric
-    assert abs(np.mean(errors) - 4) < 4 * deviation / math.sqrt(len(errors))
+
+    errors = []
+    for seed in range(1000):
+        counts = release(bits, guesses, scores, 14, seed)
+        errors.append(counts.errors)
+
+    assert abs(np.mean(errors) - 4) < 4 * deviation / math.sqrt(1000)
     assert np.var(errors) == pytest.approx(deviation**2, rel=0.2)
 
 
-def test_a_family_rejected_whole():
+def audited_where_all_bits_are_guessed():
     """Kept with probability .05, forty bits cannot all be guessed, however strong the mechanism."""
     audited = audit(ReleasedGuesses(40, 40, 0), subsampled_gaussian(0.05), delta=1e-5)
-    results = {result.method: result for result in audited}
-    for name in ("exact", "chernoff", "mahloujifar", "independent"):
-        assert results[name].epsilon_lower is None
-        assert results[name].note.startswith("family rejected")
-    assert 0 < results["steinke"].epsilon_lower < math.inf  # has no family
+    return {result.method: result for result in audited}
+
+
+@pytest.mark.parametrize("method", ["exact", "chernoff", "mahloujifar", "independent"])
+def test_a_family_rejected_whole_has_no_bound(method):
+    result = audited_where_all_bits_are_guessed()[method]
+
+    assert result.epsilon_lower is None
+    assert result.note.startswith("family rejected")
+
+
+def test_a_method_without_a_family_has_a_bound_where_the_family_is_rejected():
+    result = audited_where_all_bits_are_guessed()["steinke"]
+
+    assert 0 < result.epsilon_lower < math.inf
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -306,20 +421,28 @@ def cases(shared):
     return json.loads((shared / "oracles/one-run-audit.json").read_text())["cases"]
 
 
+def log_p_of(case):
+    """The logarithm of the p-value that Lethe finds for a case of the oracle."""
+    counts = ReleasedGuesses(case["n"], case["r"], case["u"])
+    method = METHOD[case["method"]]
+    if case["family"] != "atoms":
+        return log_p_value(method, counts, family(case), null(case), case["delta"])
+    params = case["null_params"]
+    pair = Atoms(np.array(params["P"]), np.array(params["Q"]))
+    return ONE_RUN_METHODS[method].log_p_value(counts, pair)
+
+
 def test_every_p_value(shared):
-    checked = 0
-    for case in cases(shared):
-        counts = ReleasedGuesses(case["n"], case["r"], case["u"])
-        method = METHOD[case["method"]]
-        if case["family"] == "atoms":
-            pair = Atoms(np.array(case["null_params"]["P"]), np.array(case["null_params"]["Q"]))
-            got = ONE_RUN_METHODS[method].log_p_value(counts, pair)
-        else:
-            got = log_p_value(method, counts, family(case), null(case), case["delta"])
-        expected = case.get("log_p_value", math.log(case["p_value"]))
-        assert got == pytest.approx(expected, rel=case["rtol"], abs=case["rtol"]), case["id"]
-        checked += 1
-    assert checked == 60
+    oracle = cases(shared)
+
+    assert len(oracle) == 60
+    for case in oracle:
+        expected = case.get("log_p_value")
+        if expected is None:
+            expected = math.log(case["p_value"])
+        tolerance = case["rtol"]
+        found = log_p_of(case)
+        assert found == pytest.approx(expected, rel=tolerance, abs=tolerance), case["id"]
 
 
 @pytest.mark.slow
@@ -327,22 +450,21 @@ def test_every_epsilon(shared):
     for case in cases(shared):
         if "eps_lower" not in case:
             continue
-        counts = ReleasedGuesses(case["n"], case["r"], case["u"])
-        result = audit(
-            counts,
+        (result,) = audit(
+            ReleasedGuesses(case["n"], case["r"], case["u"]),
             family(case),
             delta=case["delta"],
             alpha=case["alpha"],
             methods=[METHOD[case["method"]]],
-        )[0]
-        if case["eps_lower"] is None:
-            assert result.epsilon_lower is None, case["id"]
+        )
+        found = result.epsilon_lower
+        expected = case["eps_lower"]
+        if expected is None:
+            assert found is None, case["id"]
             assert "family rejected" in result.note
-        else:
-            expected = math.inf if case["eps_lower"] == "inf" else case["eps_lower"]
-            assert result.epsilon_lower == pytest.approx(expected, rel=case["rtol"], abs=1e-9), (
-                case["id"]
-            )
+            continue
+        expected = float(expected)  # "inf" is a text
+        assert found == pytest.approx(expected, rel=case["rtol"], abs=1e-9), case["id"]
 
 
 @pytest.mark.parametrize(
@@ -366,28 +488,46 @@ def test_exact_has_its_closed_form(counts, null_family, parameter, p_value):
 def test_a_curve_between_points_is_bracketed(points):
     """One side lies below and one above every convex curve through the points, such as a Gaussian's."""
 
+    def gaussian_curve(x):
+        return ndtr(-ndtri(x) - 1)
+
+    def curve_of(pair, x):
+        return np.interp(x, np.cumsum(pair.p), 1 - np.cumsum(pair.q))
+
     points = np.array(points)
+    values = gaussian_curve(points)
     x = np.linspace(0, 1, 101)
-    values, true = ndtr(-ndtri(points) - 1), ndtr(-ndtri(x) - 1)
-    null = from_tradeoff(points, values)
-    below, above = (
-        np.interp(x, np.cumsum(side.p), 1 - np.cumsum(side.q)) for side in (null, null.above)
-    )
-    assert (below <= true + 1e-9).all()
-    assert (above >= true - 1e-9).all()
-    assert np.interp(points, x, above) == pytest.approx(values)
     chord = 0 if points[0] > 0 else 1  # which bounds the curve at 0
     slope = np.diff(values)[chord] / np.diff(points)[chord]
+
+    null = from_tradeoff(points, values)
+
+    below = curve_of(null, x)
+    above = curve_of(null.above, x)
+    assert (below <= gaussian_curve(x) + 1e-9).all()
+    assert (above >= gaussian_curve(x) - 1e-9).all()
+    assert np.interp(points, x, above) == pytest.approx(values)
     assert below[0] == pytest.approx(values[chord] - slope * points[chord])
 
 
-def test_privacy_losses_are_atoms_again():
+def atoms_by_their_losses():
     p = np.array([0.5, 0.3, 0.2])
     q = np.array([0.2, 0.3, 0.5])
-    pair = from_losses(np.log(q / p), q, 0.0, np.log(p / q), p, 0.0)
-    assert (pair.p.sum(), pair.q.sum()) == pytest.approx((1, 1))
-    for delta in (0.0, 0.1, 0.25):
-        assert pair.epsilon(delta) == pytest.approx(Atoms(p, q).epsilon(delta))
+    return Atoms(p, q), from_losses(np.log(q / p), q, 0.0, np.log(p / q), p, 0.0)
+
+
+def test_the_atoms_of_privacy_losses_have_all_mass():
+    _, pair = atoms_by_their_losses()
+
+    assert pair.p.sum() == pytest.approx(1)
+    assert pair.q.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1, 0.25])
+def test_privacy_losses_have_the_epsilon_of_their_atoms(delta):
+    atoms, pair = atoms_by_their_losses()
+
+    assert pair.epsilon(delta) == pytest.approx(atoms.epsilon(delta))
 
 
 # Runs where 2,000, or 300 with shared bits, take too long or tell too little; `audit-calibration` of the
@@ -404,35 +544,48 @@ FEW = {
 def test_under_independent_channels_the_level_holds(name):
     setting = product_setting(name)
     runs = FEW.get(name, 2000)
-    assert not wrong(setting, simulated.false_rejections(setting, runs, ALPHA), runs)
+
+    rejections = simulated.false_rejections(setting, runs, ALPHA)
+
+    assert not wrong(setting, rejections, runs)
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_where_bits_share_randomness_exact_and_chernoff_fail_and_the_others_hold(name):
     setting = shared_setting(name)
     runs = FEW.get(name, 300)
-    assert not wrong(setting, simulated.false_rejections(setting, runs, ALPHA), runs)
+
+    rejections = simulated.false_rejections(setting, runs, ALPHA)
+
+    assert not wrong(setting, rejections, runs)
 
 
 def test_r_chosen_after_the_fact_breaks_the_level_and_declared_r_keep_it():
+    limit = tolerated(ALPHA, 500)
+
     shares = chosen_afterwards(500)
-    assert shares["best of five"] > tolerated(ALPHA, 500)
-    assert shares["declared, each at alpha / 5"] <= tolerated(ALPHA, 500)
+
+    assert shares["best of five"] > limit
+    assert shares["declared, each at alpha / 5"] <= limit
 
 
 def test_clopper_pearson_on_independent_guesses():
     """Guessing by one threshold, the Gaussian with mu = 1 is as private as the odds of its errors say."""
     truth = math.log(ndtr(0.5) / ndtr(-0.5))
     rng = np.random.default_rng(5)
+    runs = 1000
+
     missed = 0
-    for _ in range(1000):
+    for _ in range(runs):
         drawn = simulated.gaussian(200, rng, mu=1.0, special=True)
         counts = release(drawn.bits, drawn.guesses, drawn.scores, 200)
         missed += lower_bound(counts, 0.0, ALPHA) > truth
-    assert missed / 1000 <= tolerated(ALPHA, 1000)
+
+    assert missed / runs <= tolerated(ALPHA, runs)
 
 
 def test_a_curve_without_results_reaches_a_quarter_beyond_1():
     curve = p_value_curve([], FAMILIES["gaussian"], [], 1e-5, None)
+
     assert len(curve) == POINTS
     assert curve[-1]["mu"] == 1.25
