@@ -14,13 +14,25 @@ N = 1024
 
 
 def counted(leaks, n=N, missing=0, model="npo", basis="sampled"):
-    return tuple(
-        Result(
-            model, "question", "leak", basis, f"q{place}", "forget", lower=0.0, upper=1.0, alpha_lower=0.01,
-            alpha_upper=0.01, n=n, evidence={"leaks": int(count), "n": n, "missing": missing},
+    found = []
+    for place, count in enumerate(leaks):
+        found.append(
+            Result(
+                model,
+                "question",
+                "leak",
+                basis,
+                f"q{place}",
+                "forget",
+                lower=0.0,
+                upper=1.0,
+                alpha_lower=0.01,
+                alpha_upper=0.01,
+                n=n,
+                evidence={"leaks": int(count), "n": n, "missing": missing},
+            )
         )
-        for place, count in enumerate(leaks)
-    )  # fmt: skip
+    return tuple(found)
 
 
 def graded(means, n=N, missing=0):
@@ -59,34 +71,56 @@ def changes(old, new, alpha=0.01, exactly=False, independent=()):
     return compared(old, new, alpha, exactly, independent).proved
 
 
-def test_more_leaks_than_any_old_end_allows_are_worse_and_the_reverse_is_better():
-    old, new = counted([0, 0, 0]), counted([0, 60, 200])
-    (worse,) = changes(old, new)
-    assert (worse.model, worse.quantity, worse.worse) == ("npo", "leak", True)
-    assert (worse.question, worse.questions) == ("q1", 2), "two are named"
+CLEAN = counted([0, 0, 0])
+LEAKY = counted([0, 60, 200])
+
+
+def test_more_leaks_than_any_old_end_allows_are_worse():
+    (worse,) = changes(CLEAN, LEAKY)
+
+    assert worse.worse
+    assert worse.model == "npo"
+    assert worse.quantity == "leak"
+    assert worse.question == "q1"
+    assert worse.questions == 2, "two are named"
     assert 0 < worse.before < worse.after < 60 / N
-    (better,) = changes(new, old)
-    assert (better.question, better.questions, better.worse) == ("q1", 2, False)
-    assert (better.before, better.after) == (worse.after, worse.before)
+
+
+def test_fewer_leaks_than_any_old_end_allows_are_better_by_as_much():
+    (worse,) = changes(CLEAN, LEAKY)
+
+    (better,) = changes(LEAKY, CLEAN)
+
+    assert not better.worse
+    assert better.question == "q1"
+    assert better.questions == 2
+    assert better.before == worse.after
+    assert better.after == worse.before
 
 
 def test_the_evidence_is_the_mean_over_the_questions_of_the_counts_of_both_runs():
-    old, new = counted([20, 3, 0]), counted([60, 2, 0], n=900)
+    before = [20, 3, 0]
+    after = [60, 2, 0]
+    increases = log_beyond(before, N, after, 900, 0.0)
+    decreases = log_beyond(after, 900, before, N, 0.0)
 
-    found = compared(old, new)
+    found = compared(counted(before), counted(after, n=900))
 
-    of_questions = log_beyond([20, 3, 0], N, [60, 2, 0], 900, 0.0)
-    assert found.log_e_worse == pytest.approx(log_mean(of_questions), abs=1e-9)
-    mirrored = log_beyond([60, 2, 0], 900, [20, 3, 0], N, 0.0)
-    assert found.log_e_better == pytest.approx(log_mean(mirrored), abs=1e-9)
-    assert (found.questions, found.log_goal) == (3, pytest.approx(math.log(100)))
+    assert found.log_e_worse == pytest.approx(log_mean(increases), abs=1e-9)
+    assert found.log_e_better == pytest.approx(log_mean(decreases), abs=1e-9)
+    assert found.questions == 3
+    assert found.log_goal == pytest.approx(math.log(100))
 
 
 def test_a_proved_change_of_independent_draws_has_the_shares_of_both_runs():
     (found,) = compared(counted([20, 3]), counted([100, 3])).proved
 
-    assert (found.question, found.questions, found.worse) == ("q0", 1, True)
-    assert (found.before, found.after, found.by_ends) == (20 / N, 100 / N, False)
+    assert found.worse
+    assert found.question == "q0"
+    assert found.questions == 1
+    assert found.before == 20 / N
+    assert found.after == 100 / N
+    assert not found.by_ends
 
 
 def test_together_questions_prove_what_none_of_them_does():
@@ -109,9 +143,20 @@ def test_the_largest_is_shown_where_no_question_is_named():
     assert (found.questions, found.worse) == (0, True)
 
 
-def test_missing_judgements_of_independent_draws_count_against_a_change():
-    assert compared(counted([0], missing=300), counted([200])).proved == ()
-    assert compared(counted([0]), counted([0], missing=300)).proved == ()
+@pytest.mark.parametrize("independent", [("npo",), ()])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (counted([0], missing=300), counted([200])),
+        (counted([0]), counted([0], missing=300)),
+    ],
+    ids=["before", "after"],
+)
+def test_missing_judgements_count_against_a_change(independent, old, new):
+    assert changes(old, new, independent=independent) == ()
+
+
+def test_a_change_beyond_the_missing_judgements_is_proved():
     assert compared(counted([0]), counted([200], missing=300)).proved != ()
 
 
@@ -126,14 +171,14 @@ def test_counts_of_all_draws_take_the_place_of_the_first_ones():
 
 
 def test_an_answer_tree_halves_the_capital_of_the_counts():
-    counts = (counted([20]), counted([100]))
+    old = counted([20])
+    new = counted([100])
     unexplored = trees([0], clean=0.0)
-    trees_of_both = ((*counts[0], *unexplored), (*counts[1], *unexplored))
 
-    alone = compared(*counts, exactly=True).log_e_worse
-    beside = compared(*trees_of_both, exactly=True).log_e_worse
+    alone = compared(old, new, exactly=True)
+    beside = compared((*old, *unexplored), (*new, *unexplored), exactly=True)
 
-    assert beside == pytest.approx(alone - math.log(2))
+    assert beside.log_e_worse == pytest.approx(alone.log_e_worse - math.log(2))
 
 
 def test_certain_ends_prove_a_change_beyond_any_level():
@@ -141,7 +186,8 @@ def test_certain_ends_prove_a_change_beyond_any_level():
         ends = {"lower": lower, "upper": upper, "alpha_lower": 0.0, "alpha_upper": 0.0}
         return Result("npo", "question", "leak", "exact", "q0", **ends)
 
-    old, new = (*counted([0]), certain(0.0, 0.1)), (*counted([900]), certain(0.2, 0.9))
+    old = (*counted([0]), certain(0.0, 0.1))
+    new = (*counted([900]), certain(0.2, 0.9))
 
     found = compared(old, new, exactly=True)
 
@@ -149,32 +195,44 @@ def test_certain_ends_prove_a_change_beyond_any_level():
     assert found.proved[0].questions == 1
 
 
-def test_what_another_scorer_judged_is_not_compared():
-    def by(scorer):
-        return Result(
-            "npo", "model", "answers", "sampled", evidence={"score": "rouge_l", "leak": scorer}
-        )
+def judged_by(scorer, **parameters):
+    """The row that says which scorers judged the answers, and with which parameters."""
+    facts = {"score": "rouge_l", "leak": scorer}
+    if parameters:
+        facts["parameters"] = {scorer: parameters}
+    return Result("npo", "model", "answers", "sampled", evidence=facts)
 
-    old, new = (*counted([0]), by("keyword_leak")), (*counted([900]), by("exact_match"))
-    assert changes(old, (*counted([900]), by("keyword_leak"))) != ()
-    assert changes(old, new) == ()
-    before, after = Results({"npo": old}), Results({"npo": new})
-    assert judged_anew(before, after, ["npo"]) == {
+
+def anew(old, new):
+    return judged_anew(Results({"npo": old}), Results({"npo": new}), ["npo"])
+
+
+FEW_BY_KEYWORD = (*counted([0]), judged_by("keyword_leak"))
+MANY_BY_KEYWORD = (*counted([900]), judged_by("keyword_leak"))
+MANY_BY_MATCH = (*counted([900]), judged_by("exact_match"))
+
+
+def test_what_the_same_scorer_judged_is_compared():
+    assert changes(FEW_BY_KEYWORD, MANY_BY_KEYWORD) != ()
+    assert anew(FEW_BY_KEYWORD, FEW_BY_KEYWORD) == {}
+
+
+def test_what_another_scorer_judged_is_not_compared():
+    assert changes(FEW_BY_KEYWORD, MANY_BY_MATCH) == ()
+
+
+def test_the_scorers_before_and_after_are_named_where_they_differ():
+    assert anew(FEW_BY_KEYWORD, MANY_BY_MATCH) == {
         "npo": ("rouge_l and keyword_leak", "rouge_l and exact_match")
     }
-    assert judged_anew(before, before, ["npo"]) == {}
 
 
 def test_what_a_scorer_judged_with_other_parameters_is_not_compared():
-    def by(match):
-        facts = {"score": "rouge_l", "leak": "keyword_leak"}
-        facts["parameters"] = {"keyword_leak": {"keyword_match": match}}
-        return Result("npo", "model", "answers", "sampled", evidence=facts)
-
-    old, new = (*counted([0]), by("word")), (*counted([900]), by("substring"))
+    old = (*counted([0]), judged_by("keyword_leak", keyword_match="word"))
+    new = (*counted([900]), judged_by("keyword_leak", keyword_match="substring"))
 
     assert changes(old, new) == ()
-    assert judged_anew(Results({"npo": old}), Results({"npo": new}), ["npo"]) == {
+    assert anew(old, new) == {
         "npo": (
             "rouge_l and keyword_leak (keyword_match word)",
             "rouge_l and keyword_leak (keyword_match substring)",
@@ -182,23 +240,40 @@ def test_what_a_scorer_judged_with_other_parameters_is_not_compared():
     }
 
 
-def test_missing_judgements_prove_nothing():
-    assert changes(counted([0], missing=300), counted([200])) == ()
-    assert changes(counted([0]), counted([0], missing=300)) == ()
-
-
 def test_scores_take_the_place_of_leaks_where_no_scorer_judges():
     (found,) = changes(graded([0.2, 0.2]), graded([0.2, 0.6]))
-    assert (found.quantity, found.question, found.worse) == ("score", "q1", True)
+
+    assert found.worse
+    assert found.quantity == "score"
+    assert found.question == "q1"
+
+
+def test_a_small_change_of_scores_is_not_proved():
     assert changes(graded([0.2, 0.2]), graded([0.21, 0.21])) == ()
+
+
+def test_scores_with_many_missing_prove_nothing():
     assert changes(graded([0.2, 0.2], missing=600), graded([0.6, 0.6])) == ()
 
 
-def test_exact_bounds_count_only_where_they_are_about_the_same_leaks():
-    old, new = (*counted([0]), *trees([0])), (*counted([0]), *trees([100]))
-    assert [change.worse for change in changes(old, new, exactly=True)] == [True]
-    assert changes(old, new) == ()
-    assert changes(old, (*counted([0]), *trees([100], note="bfloat16")), exactly=True) == ()
+WITHOUT_TREE_LEAKS = (*counted([0]), *trees([0]))
+WITH_TREE_LEAKS = (*counted([0]), *trees([100]))
+
+
+def test_exact_bounds_prove_a_change_of_the_same_leaks():
+    (found,) = changes(WITHOUT_TREE_LEAKS, WITH_TREE_LEAKS, exactly=True)
+
+    assert found.worse
+
+
+def test_exact_bounds_of_other_leaks_prove_nothing():
+    assert changes(WITHOUT_TREE_LEAKS, WITH_TREE_LEAKS) == ()
+
+
+def test_exact_bounds_computed_in_another_way_prove_nothing():
+    otherwise = (*counted([0]), *trees([100], note="bfloat16"))
+
+    assert changes(WITHOUT_TREE_LEAKS, otherwise, exactly=True) == ()
 
 
 def test_labels_and_a_scorer_are_not_compared():
@@ -210,7 +285,11 @@ def test_labels_and_a_scorer_are_not_compared():
 
 
 def test_draws_that_a_rule_could_stop_are_compared_by_anytime_ends_alone():
-    (found,) = changes(counted([0], basis="anytime"), counted([300], basis="anytime"))
+    old = counted([0], basis="anytime")
+    new = counted([300], basis="anytime")
+
+    (found,) = changes(old, new)
+
     assert found.question == "q0"
 
 
@@ -218,10 +297,13 @@ def test_draws_that_a_rule_could_stop_are_compared_by_anytime_ends_alone():
 @pytest.mark.parametrize("p", [0.002, 0.5])
 def test_a_false_change_has_probability_at_most_alpha(p, independent):
     draws = np.random.default_rng(7)
+
     false = 0
     for _ in range(300):
-        old, new = (counted(draws.binomial(200, [p] * 5), n=200) for _ in "ab")
+        old = counted(draws.binomial(200, [p] * 5), n=200)
+        new = counted(draws.binomial(200, [p] * 5), n=200)
         false += bool(changes(old, new, alpha=0.05, independent=independent))
+
     assert false <= 30, "increases and decreases have .05 each"
 
 
@@ -232,12 +314,16 @@ def when_worse(draws, runs, before, after, alpha=0.01) -> list[int | None]:
     """Of each run, the answers to each question after which a gate on changes closes, asked after 32 looks; None if never."""
     questions = len(before)
     old = draws.binomial(4096, before, size=(runs, questions))
-    new = np.cumsum(draws.random((runs, questions, LOOKS[-1])) < np.array(after)[:, None], axis=2)[
-        :, :, LOOKS - 1
-    ]
-    log_e = logsumexp(log_beyond(old[:, :, None], 4096, new, LOOKS, 0.0), axis=1)
-    is_closed = is_reached(log_e - math.log(questions), math.log(1 / alpha))
-    return [int(LOOKS[looks.argmax()]) if looks.any() else None for looks in is_closed]
+    leaks = draws.random((runs, questions, LOOKS[-1])) < np.array(after)[:, None]
+    new = np.cumsum(leaks, axis=2)[:, :, LOOKS - 1]
+    of_questions = log_beyond(old[:, :, None], 4096, new, LOOKS, 0.0)
+    log_e = logsumexp(of_questions, axis=1) - math.log(questions)
+
+    closed_after: list[int | None] = []
+    for reached in is_reached(log_e, math.log(1 / alpha)):
+        first = int(LOOKS[reached.argmax()]) if reached.any() else None
+        closed_after.append(first)
+    return closed_after
 
 
 def test_a_gate_asked_after_each_of_32_looks_stays_open_for_equal_probabilities():
