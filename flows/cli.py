@@ -31,6 +31,7 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "twins-canaries": "canaries",
     "theorems": "theorems",
     "demonstration": "demonstration",
+    "sweep": "sweep",
     "papers": "papers",
     "numbers": "numbers",
 }

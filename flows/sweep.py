@@ -269,7 +269,7 @@ def concluded(preset: SweepPreset | None, result: dict[str, Json], place: Path) 
     sentences: list[str] = []
     for claim in preset.claims:
         tested = outcome(claim, preset.figure.model, result["rows"])
-        result["claims"].append(dataclasses.asdict(tested))
+        result["claims"].append({**claim.model_dump(), **dataclasses.asdict(tested)})
         sentences.append(tested.sentence)
     write_json(place.with_suffix(".json"), result)
     return [*sentences, f"Figure: {picture}"]

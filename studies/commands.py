@@ -316,6 +316,33 @@ def demonstration(
     print_table("The forget questions of this run", columns, rows, [note])
 
 
+def sweep(
+    name: Annotated[str, typer.Argument(help="A preset of lethe sweep that states claims.")],
+    root: Annotated[Path, typer.Option(help="The folder of the finished sweep.")] = Path("."),
+    keep: KeepFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Read from a finished `lethe sweep --preset NAME` what its claims of the probabilistic paper's figures came to.
+
+    Nothing is drawn or trained. A claim is tested by permutations of the points, at .05.
+
+    Example: `lethe study sweep fig-4a`
+    """
+    from studies.sweeps import study
+
+    values = study(root, name, keep=keep)
+    if as_json:
+        print_json(values)
+        return
+    columns = ["claim", "Kendall's tau", "p", "points", "verdict"]
+    rows = []
+    for claim in values["claims"]:
+        tau = claim["tau"]["mean"]
+        rows.append([claim["says"], tau, claim["p"], claim["points"], claim["verdict"]])
+    note = "`lethe study papers` says what the claims come to."
+    print_table(f"The claims of {name}", columns, rows, [note])
+
+
 def tofu_table(
     model: ModelFolder = SMOLLM2,
     data: Annotated[
