@@ -41,8 +41,8 @@ def study(root: Path, name: str, *, keep: bool = False) -> Values:
     settings = config.load(root / config.FILE).model_dump(mode="json")
     setting_of_key: dict[str, Json] = dict(flat_items(settings))
     seeds = [setting_of_key[key] for key in SEEDS]
-    points = {"common": sweep["common"], "points": sweep["points"]}
-    of_study = outcome.Study(f"sweep-{name}", f"lethe study sweep {name}", seeds, points, keep)
+    asked = {"common": sweep["common"], "points": sweep["points"]}
+    of_study = outcome.Study(f"sweep-{name}", f"lethe study sweep {name}", seeds, asked, keep)
     values: Values = {
         "points": len(sweep["points"]),
         "claims": [claim_of(tested) for tested in sweep["claims"]],
