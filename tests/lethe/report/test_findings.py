@@ -46,54 +46,81 @@ def set_scores(root, model, scores, split="forget", scorer="rouge_l"):
     table.to_parquet(path)
 
 
-def claim(run, title):
-    found = [claim for claim in findings(run).claims if claim.title.startswith(title)]
-    assert len(found) == 1
-    return {row.subject: row for row in found[0].rows}
+def claim_of(run, title):
+    """The only claim of the run whose title begins with these words."""
+    (found,) = (claim for claim in findings(run).claims if claim.title.startswith(title))
+    return found
+
+
+def rows_of_claim(run, title):
+    return {row.subject: row for row in claim_of(run, title).rows}
 
 
 def halves(low, high):
+    """Scores of a question's answers, ``low`` and ``high`` by turns."""
     return lambda place, n: np.where(np.arange(n) % 2, low, high)
+
+
+NARROW = halves(0.4, 0.6)
+WIDE = halves(0, 1)
 
 
 @pytest.mark.parametrize(
     ("entropy", "control", "verdict"),
     [
-        (halves(0.4, 0.6), halves(0, 1), "holds"),
-        (halves(0, 1), halves(0.4, 0.6), "the opposite holds"),
-        (halves(0, 1), halves(0, 1), "did not show"),
+        pytest.param(NARROW, WIDE, "holds", id="narrower"),
+        pytest.param(WIDE, NARROW, "the opposite holds", id="wider"),
+        pytest.param(WIDE, WIDE, "did not show", id="as wide"),
     ],
 )
 def test_spread_of_entropy_against_its_control(own_artifacts, entropy, control, verdict):
     set_scores(own_artifacts, "npo_entropy", entropy)
     set_scores(own_artifacts, "npo_matched", control)
-    row = claim(load(own_artifacts), "Entropy optimisation narrows")["npo_entropy"]
-    assert row.verdict == verdict
-    assert {"npo_entropy 0.", "npo_matched 0."} <= set(re.findall(r"\w+ 0\.", row.sentence))
+
+    rows = rows_of_claim(load(own_artifacts), "Entropy optimisation narrows")
+
+    found = rows["npo_entropy"]
+    assert found.verdict == verdict
+    assert "npo_entropy 0." in found.sentence
+    assert "npo_matched 0." in found.sentence
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.5, "holds"), (0.0, "did not show")])
 def test_leakage_against_retrain(own_artifacts, share, verdict):
-    set_scores(own_artifacts, "retrain", lambda place, n: np.zeros(n), scorer="keyword_leak")
-    set_scores(
-        own_artifacts, "npo", lambda place, n: np.arange(n) % 2 < 2 * share, scorer="keyword_leak"
-    )
-    assert claim(load(own_artifacts), MORE_THAN_RETRAIN)["npo"].verdict == verdict
+    def leaks(place, n):
+        return np.arange(n) % 2 < 2 * share
+
+    def no_leaks(place, n):
+        return np.zeros(n)
+
+    set_scores(own_artifacts, "retrain", no_leaks, scorer="keyword_leak")
+    set_scores(own_artifacts, "npo", leaks, scorer="keyword_leak")
+
+    rows = rows_of_claim(load(own_artifacts), MORE_THAN_RETRAIN)
+
+    assert rows["npo"].verdict == verdict
+
+
+def write_answers_on_retain(root, model, text_of):
+    """Answers to 60 questions of retain, the greedy one and 64 draws of each, with equal scores."""
+    rows = []
+    for question in range(60):
+        for sample in range(-1, 64):
+            prompt_id = f"retain-{question:03d}"
+            rows.append({"prompt_id": prompt_id, "sample": sample, "text": text_of(sample)})
+    answers = pd.DataFrame(rows)
+    scores = answers.drop(columns="text").assign(rouge_l=0.5, keyword_leak=0.0)
+    answers.to_parquet(root / f"data/generations/{model}/retain.parquet")
+    scores.to_parquet(root / f"data/scores/{model}/retain.parquet")
 
 
 def test_diversity_lost_by_adaptive_temperature(own_artifacts):
-    for model, same in (("npo", False), ("npo_at", True)):
-        rows = [
-            (f"retain-{q:03d}", s, "always this" if same else f"answer {s}")
-            for q in range(60)
-            for s in range(-1, 64)
-        ]
-        table = pd.DataFrame(rows, columns=["prompt_id", "sample", "text"])
-        table.to_parquet(own_artifacts / f"data/generations/{model}/retain.parquet")
-        scores = table.drop(columns="text").assign(rouge_l=0.5, keyword_leak=0.0)
-        scores.to_parquet(own_artifacts / f"data/scores/{model}/retain.parquet")
-    row = claim(load(own_artifacts), "Adaptive temperature costs diversity on retain")["npo_at"]
-    assert row.verdict == "holds"
+    write_answers_on_retain(own_artifacts, "npo", lambda sample: f"answer {sample}")
+    write_answers_on_retain(own_artifacts, "npo_at", lambda sample: "always this")
+
+    rows = rows_of_claim(load(own_artifacts), "Adaptive temperature costs diversity on retain")
+
+    assert rows["npo_at"].verdict == "holds"
 
 
 def write_leaks(root, name, sampled, greedy, judged=None):
@@ -109,44 +136,68 @@ def write_leaks(root, name, sampled, greedy, judged=None):
     table.write(table.place(root / "data", "metrics", name), rows.rows)
 
 
+LEAKS_OF_ALL = {"sampled": [0.1] * 6, "greedy": [0] * 6}
+LEAKS_OF_NONE = {"sampled": [0.0] * 6, "greedy": [0] * 6}
+
+
 def test_hidden_leakage_is_counted_and_compared_with_retrain(own_artifacts):
-    sampled, greedy = [0.1] * 6, [0] * 6
-    write_leaks(own_artifacts, "npo", sampled, greedy)
-    write_leaks(own_artifacts, "npo_at", [0.1, 0.1, 0.1, 0.0, 0.0, 0.0], [1, 0, 0, 0, 0, 0])
-    write_leaks(own_artifacts, "retrain", [0.0] * 6, [0] * 6)
-    run = load(own_artifacts)
-    rows = claim(run, "More questions leak")
+    write_leaks(own_artifacts, "npo", **LEAKS_OF_ALL)
+    write_leaks(
+        own_artifacts,
+        "npo_at",
+        sampled=[0.1, 0.1, 0.1, 0.0, 0.0, 0.0],
+        greedy=[1, 0, 0, 0, 0, 0],
+    )
+    write_leaks(own_artifacts, "retrain", **LEAKS_OF_NONE)
+
+    rows = rows_of_claim(load(own_artifacts), "More questions leak")
+
     assert rows["npo"].verdict == "holds"
     assert re.findall(r"\d of \d", rows["npo"].sentence) == ["6 of 6", "0 of 6"]
     assert rows["npo_at"].verdict == "did not show"  # 2 of 6 beside 0 of 6 is no proof
-    write_leaks(own_artifacts, "retrain", sampled, greedy)
-    assert claim(load(own_artifacts), "More questions leak")["npo"].verdict == "did not show"
+
+
+def test_hidden_leakage_that_retrain_has_too_is_not_shown(own_artifacts):
+    write_leaks(own_artifacts, "npo", **LEAKS_OF_ALL)
+    write_leaks(own_artifacts, "retrain", **LEAKS_OF_ALL)
+
+    rows = rows_of_claim(load(own_artifacts), "More questions leak")
+
+    assert rows["npo"].verdict == "did not show"
 
 
 def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
-    write_leaks(own_artifacts, "npo", [0.1] * 6, [0] * 6, judged=[0.01, 0, 0, 0, 0, 0])
-    claims = findings(load(own_artifacts)).claims
-    (found,) = (claim for claim in claims if claim.title.startswith("More questions leak"))
-    row = next(row for row in found.rows if row.subject == "npo")
+    write_leaks(own_artifacts, "npo", **LEAKS_OF_ALL, judged=[0.01, 0, 0, 0, 0, 0])
+
+    found = claim_of(load(own_artifacts), "More questions leak")
+
+    (row,) = (row for row in found.rows if row.subject == "npo")
     assert "1 of 6" in row.sentence
     assert "judge" in found.measured
     assert "counted" not in found.measured
 
 
-def test_all_intervals_share_alpha(run):
+def inferred(claims):
+    """The claims that an interval proves: how many questions leak is a count, and no inference."""
+    return [claim for claim in claims if not claim.title.startswith("More questions leak")]
+
+
+def test_every_row_of_an_inferred_claim_is_a_comparison(run):
     found = findings(run)
-    compared = [
-        claim for claim in found.claims if not claim.title.startswith("More questions leak")
-    ]
-    assert found.comparisons == sum(len(claim.rows) for claim in compared)
-    share = run.params.metrics.alpha / (2 * found.comparisons)
+
+    assert found.comparisons == sum(len(claim.rows) for claim in inferred(found.claims))
+
+
+def test_all_intervals_share_alpha(run):
+    share = run.params.metrics.alpha / (2 * findings(run).comparisons)
     models = {model.name: model for model in run.models}
     quantity = leak_share("keyword_leak")
-    told = [
-        f"{name} {quantity.worded(quantity.measure(models[name], share))}"
-        for name in ("npo", "retrain")
-    ]
-    assert claim(run, MORE_THAN_RETRAIN)["npo"].sentence == f"{', '.join(told)}."
+    npo = quantity.worded(quantity.measure(models["npo"], share))
+    retrain = quantity.worded(quantity.measure(models["retrain"], share))
+
+    found = rows_of_claim(run, MORE_THAN_RETRAIN)["npo"]
+
+    assert found.sentence == f"npo {npo}, retrain {retrain}."
 
 
 def test_nothing_is_shown_on_null_data(run):
@@ -154,41 +205,47 @@ def test_nothing_is_shown_on_null_data(run):
     rng = np.random.default_rng(4)
     for _ in range(20):
         models = [dataclasses.replace(model, answers=null_answers(rng)) for model in run.models]
-        for found in findings(dataclasses.replace(run, models=models)).claims:
-            if not found.title.startswith(
-                "More questions leak"
-            ):  # a count of questions, no inference
-                assert {row.verdict for row in found.rows} == {"did not show"}
+        null_run = dataclasses.replace(run, models=models)
+
+        for claim in inferred(findings(null_run).claims):
+            assert {row.verdict for row in claim.rows} == {"did not show"}
 
 
 def null_answers(rng):
-    index = [(f"q{question}", sample) for question in range(6) for sample in range(200)]
-    table = pd.DataFrame(index, columns=["prompt_id", "sample"])
-    table["rouge_l"], table["keyword_leak"] = (
-        rng.beta(1, 3, len(table)),
-        (rng.random(len(table)) < 0.1).astype(float),
-    )
-    table["text"] = rng.integers(40, size=len(table)).astype(str)
+    index = pd.MultiIndex.from_product([[f"q{place}" for place in range(6)], range(200)])
+    table = index.to_frame(index=False, name=["prompt_id", "sample"])
+    n = len(table)
+    table["rouge_l"] = rng.beta(1, 3, n)
+    table["keyword_leak"] = (rng.random(n) < 0.1).astype(float)
+    table["text"] = rng.integers(40, size=n).astype(str)
     return dict.fromkeys(("forget", "retain", "world"), table)
 
 
-def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
-    drawn = plots(run)
-    for name in ("m_gen.json", "per_question.json"):
-        panels: dict[str, set[str]] = {}
-        for row in drawn[name]:
-            panels.setdefault(row["panel"], set()).add(row["model"])
-        assert set(panels) == {"grad_ascent", "npo", "npo_matched", "npo_entropy"}
-        assert panels["npo"] == {"base", "retrain", "npo", "npo_at"}
-        assert all({"base", "retrain"} < models and len(models) <= 4 for models in panels.values())
-    lines = {row["model"]: row["line"] for row in drawn["m_gen.json"]}
-    assert {lines[name] for name in ("base", "retrain")} == {"reference"}
-    assert (lines["npo"], lines["npo_at"]) == ("weights", "adaptive")
-    assert all(
-        row["panel"] == row["model"]
-        for row in drawn["training_loss.json"]
-        if row["loss"] is not None
-    )
+@pytest.mark.parametrize("plot", ["m_gen.json", "per_question.json"])
+def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run, plot):
+    panels: dict[str, set[str]] = {}
+    for row in plots(run)[plot]:
+        panels.setdefault(row["panel"], set()).add(row["model"])
+
+    assert set(panels) == {"grad_ascent", "npo", "npo_matched", "npo_entropy"}
+    assert panels["npo"] == {"base", "retrain", "npo", "npo_at"}
+    for models in panels.values():
+        assert {"base", "retrain"} < models
+        assert len(models) <= 4
+
+
+def test_a_line_says_whether_its_model_is_a_reference_or_samples_otherwise(run):
+    line_of_model = {row["model"]: row["line"] for row in plots(run)["m_gen.json"]}
+
+    assert line_of_model["base"] == "reference"
+    assert line_of_model["retrain"] == "reference"
+    assert line_of_model["npo"] == "weights"
+    assert line_of_model["npo_at"] == "adaptive"
+
+
+def test_a_training_loss_is_in_the_panel_of_its_model(run):
+    for row in plots(run)["training_loss.json"]:
+        assert row["loss"] is None or row["panel"] == row["model"]
 
 
 @pytest.mark.slow
@@ -231,46 +288,64 @@ def block(html: str) -> dict:
 @given(TEXTS)
 def test_a_text_comes_back_whole_with_its_invisible_characters_named(text):
     told = text_parts(text)
+
     parts = [told] if isinstance(told, str) else told
-    plain = "".join(part for part in parts if isinstance(part, str))
-    assert not any(unicodedata.category(character) in INVISIBLE for character in plain)
-    assert (
-        "".join(part if isinstance(part, str) else chr(int(part[1], 16)) for part in parts) == text
-    )
+    restored = ""
+    for part in parts:
+        if isinstance(part, str):
+            categories = {unicodedata.category(character) for character in part}
+            assert categories.isdisjoint(INVISIBLE)
+            restored += part
+        else:
+            restored += chr(int(part[1], 16))
+    assert restored == text
 
 
 @given(
     st.recursive(
-        TEXTS | st.integers() | st.none(), lambda inner: st.lists(inner, max_size=3), max_leaves=8
+        TEXTS | st.integers() | st.none(),
+        lambda inner: st.lists(inner, max_size=3),
+        max_leaves=8,
     )
 )
 def test_nothing_in_the_block_ends_it(value):
     shown = str(as_data(value))
-    assert not set("<>&") & set(shown)
+
+    assert set("<>&").isdisjoint(shown)
     assert json.loads(shown) == value
 
 
 @given(st.text(max_size=2000), st.integers(picker.SHORTEST, 400))
 def test_a_text_is_cut_to_what_it_may_take_and_says_so(text, most):
+    is_cut = len(text) > LONGEST or len(as_data(text_parts(text)).encode()) > most
+
     parts = text_parts(text, most=most)
-    told = parts[-1] if isinstance(parts, list) and parts and isinstance(parts[-1], int) else None
-    kept = (
-        parts if isinstance(parts, str) else [part for part in parts if not isinstance(part, int)]
-    )
-    assert len(as_data(kept if told is None else kept or "").encode()) <= most + 4
-    cut = len(text) > LONGEST or len(as_data(text_parts(text)).encode()) > most
-    assert (told == len(text)) if cut else (told is None)
+
+    length = None
+    kept = parts
+    if isinstance(parts, list):
+        if parts and isinstance(parts[-1], int):
+            length = parts[-1]
+        kept = [part for part in parts if not isinstance(part, int)]
+    if length is not None and not kept:
+        kept = ""
+    assert len(as_data(kept).encode()) <= most + 4
+    assert length == (len(text) if is_cut else None)
+
+
+def test_the_models_and_questions_of_the_block_are_those_of_the_run(run, page):
+    found = block(page.html)
+
+    assert found["models"] == [model.name for model in run.models]
+    assert [name for name, *_ in found["questions"]] == list(run.forget)
 
 
 def test_every_question_of_every_model_is_in_the_block(run, page):
     found = block(page.html)
-    assert found["models"] == [model.name for model in run.models]
-    assert [name for name, *_ in found["questions"]] == list(run.forget)
     heads = [head for head, _ in found["columns"]]
     for model, told in zip(run.models, found["told"], strict=True):
-        for row, (binary, score, drawn, histogram, worst) in zip(
-            model.questions, told, strict=True
-        ):
+        for row, question in zip(model.questions, told, strict=True):
+            binary, score, drawn, histogram, worst = question
             cells = dict(zip(heads, [*found["shared"][binary], *score], strict=True))
             assert cells["mean"] == number(row.value("mean"))
             assert cells["M_µ"].endswith(row.bounds["m_mu"].number())
@@ -282,38 +357,69 @@ def test_every_question_of_every_model_is_in_the_block(run, page):
 SHARE = st.floats(0, 1)
 
 
+def exactly(value):
+    """The decimal number that a float is read as, by ``Bound`` too."""
+    return Fraction(repr(value))
+
+
 @given(SHARE, SHARE)
 def test_both_ends_round_outward_and_none_promises_certainty(end, other):
     low, high = sorted((end, other))
-    lower, upper = map(Fraction, band(low, high).split(" to "))
-    least, most = (Fraction(repr(end)) for end in (low, high))  # as `Bound` reads a float
-    assert lower <= least < lower + Fraction(2, 1000)
-    assert lower < 1
-    assert upper - Fraction(1, 1000) < most <= upper
+
+    lower, upper = band(low, high).split(" to ")
+
+    assert Fraction(lower) <= exactly(low) < Fraction(lower) + Fraction(2, 1000)
+    assert Fraction(lower) < 1
+    assert Fraction(upper) - Fraction(1, 1000) < exactly(high) <= Fraction(upper)
 
 
-def test_both_ends_of_the_share_of_prompts_are_said():
+def view_of_language():
+    """What the page says of a model of which 10% to 40% of all prompts leak, by two methods."""
+    guarantee = (0.05, Covers.PROMPTS_OF_LANGUAGE, "random prompts")
+    lower = Bound(0.1, "lower", *guarantee, "detected")
+    upper = Bound(0.4, "upper", *guarantee, "certified")
+    facts = {
+        "path": "l.yaml",
+        "scorer": "keyword_leak",
+        "binary": True,
+        "tau": 0.2,
+        "left_out": {"system: kind": 2},
+    }
     rows = Rows("m")
-    rest = (0.05, Covers.PROMPTS_OF_LANGUAGE, "random prompts")
-    facts = {"path": "l.yaml", "scorer": "keyword_leak", "binary": True, "tau": 0.2}
-    facts["left_out"] = {"system: kind": 2}
     rows.add("model", "language", "language", evidence=facts)
     rows.add("model", "worst_production", "language", text="plain")
-    # two methods, so two rows
-    ends = Bound(0.1, "lower", *rest, "detected"), Bound(0.4, "upper", *rest, "certified")
-    rows.add("model", "share_above", "language", None, *ends)
-    evidence = {"probability": 0.5, "choices": {"prefix": "plain"}}
+    rows.add("model", "share_above", "language", None, lower, upper)
     rows.add(
-        "model", "production", "language", 0.25, item="plain", n=8, missing=0, evidence=evidence
+        "model",
+        "production",
+        "language",
+        0.25,
+        item="plain",
+        n=8,
+        missing=0,
+        evidence={"probability": 0.5, "choices": {"prefix": "plain"}},
     )
     model = RunModel("m", "subject", "m", numbers=Numbers(rows.rows))
     (view,) = language_views(SimpleNamespace(models=[model], forget={"q": {}}, words=FORGET))
-    said = " ".join(view.sentences)
-    assert "25% of its 8 answers" in said
+    return view
+
+
+def test_both_ends_of_the_share_of_prompts_are_said():
+    said = " ".join(view_of_language().sentences)
+
     assert "at most 40.0%" in said
     assert "at least 10.0%" in said
+
+
+def test_the_worst_choice_of_the_language_and_what_was_left_out_are_said():
+    said = " ".join(view_of_language().sentences)
+
+    assert "25% of its 8 answers" in said
     assert "kind, for 2 questions" in said
-    assert view.rows == [["plain", "50%", "8", "25%", "–", "–"]]
+
+
+def test_a_choice_of_the_language_is_a_row():
+    assert view_of_language().rows == [["plain", "50%", "8", "25%", "–", "–"]]
 
 
 def rows_of(html: str, section: str) -> dict[str, str]:
@@ -321,18 +427,23 @@ def rows_of(html: str, section: str) -> dict[str, str]:
     return dict(re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', body, re.S))
 
 
+def words_in(row: str) -> list[str]:
+    without_links = re.sub(r"</?a[^>]*>", "", row)
+    return re.findall(r'<span class="word [a-z]+">([^<]*)</span>', without_links)
+
+
 def test_every_model_has_its_two_words_in_the_first_table(page):
     rows = rows_of(page.html, "verdicts")
+
     assert list(rows) == list(MODELS)
     for name, row in rows.items():
         told = page.summary["models"][name]
-        words = [told[aspect]["word"] for aspect in ("forgetting", "utility")]
-        assert (
-            re.findall(r'<span class="word [a-z]+">([^<]*)</span>', re.sub(r"</?a[^>]*>", "", row))
-            == words
-        )
-        if name in ("base", "retrain"):
-            assert words == ["reference", "reference"]
+        assert words_in(row) == [told["forgetting"]["word"], told["utility"]["word"]]
+
+
+@pytest.mark.parametrize("name", ["base", "retrain"])
+def test_what_others_are_compared_with_is_a_reference_in_both_words(page, name):
+    assert words_in(rows_of(page.html, "verdicts")[name]) == ["reference", "reference"]
 
 
 def screen(html: str) -> str:
@@ -357,25 +468,28 @@ def test_too_few_answers_come_with_the_number_that_would_do(small_page):
 
 @cases
 def test_no_band_promises_certainty(lower, upper, told):
-    rest = (0.01, Covers.WORST_PROMPT, "draws", "made up")
-    told_band = between(
-        Bound(lower, "lower", *rest), Bound(upper, "upper", *rest), "probability", IN_WORDS
-    )
-    assert told_band == told
+    guarantee = (0.01, Covers.WORST_PROMPT, "draws", "made up")
+    low = Bound(lower, "lower", *guarantee)
+    high = Bound(upper, "upper", *guarantee)
+
+    assert between(low, high, "probability", IN_WORDS) == told
 
 
 ROW = {"id": "a", "question": "q", "answer": "a"}
 
 
-def test_only_kinds_of_requests_are_to_be_refused(tmp_path):
-    """The kind decides and the dataset's own record says so; the record of a set to forget is as before."""
-    found = {kind: aim(kind) for kind in DATASETS.names()}
-    assert {kind for kind, what in found.items() if what == "refuse"} == {
-        "requests",
-        "jailbreakbench",
-        "harmbench",
-    }
-    for what, told in (("forget", {}), ("refuse", {"aim": "refuse"})):
-        write_splits({"forget": [ROW]}, "jsonl", tmp_path / what, what)
-        about = read_json(tmp_path / what / "about.json")
-        assert about == {"schema": 1, "kind": "jsonl", **told, "rows": {"forget": 1}}
+def test_only_kinds_of_requests_are_to_be_refused():
+    refused = {kind for kind in DATASETS.names() if aim(kind) == "refuse"}
+
+    assert refused == {"requests", "jailbreakbench", "harmbench"}
+
+
+@pytest.mark.parametrize(
+    ("what", "told"), [("forget", {}), ("refuse", {"aim": "refuse"})], ids=["forget", "refuse"]
+)
+def test_the_record_of_a_dataset_says_that_its_requests_are_to_be_refused(tmp_path, what, told):
+    """The record of a set to forget is as before."""
+    write_splits({"forget": [ROW]}, "jsonl", tmp_path, what)
+
+    about = read_json(tmp_path / "about.json")
+    assert about == {"schema": 1, "kind": "jsonl", **told, "rows": {"forget": 1}}
