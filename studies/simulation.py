@@ -110,12 +110,12 @@ def simulate(
         )
         values[:, run] = [result.value for result in results]
     return Simulated(
-        gap,
-        n,
-        delta,
-        truth,
-        truth_cut,
-        dict(zip(ESTIMATES, values, strict=True)),
+        gap=gap,
+        n=n,
+        delta=delta,
+        truth=truth,
+        truth_cut=truth_cut,
+        values=dict(zip(ESTIMATES, values, strict=True)),
     )
 
 
@@ -162,15 +162,22 @@ def ratio_curves(delta: float, seed: int) -> tuple[Curves, Curves]:
     n = DRAWN_LOSSES
 
     q = np.linspace(-8, mean + 8, 4001)
-    train = (np.exp(log_ndtr(q)), np.exp(log_ndtr(-q)))
-    population = (np.exp(log_ndtr(q - mean)), np.exp(log_ndtr(mean - q)))
+    train = _normal_tails(q)
+    population = _normal_tails(q - mean)
     laws = _curves(train, population, delta)
 
     rng = np.random.default_rng(seed)
-    _, below_train, below_population = ratios.counts(rng.normal(size=n), rng.normal(mean, size=n))
+    losses = rng.normal(size=n)
+    other_losses = rng.normal(mean, size=n)
+    _, below_train, below_population = ratios.counts(losses, other_losses)
     drawn_train = ratios.shares(below_train, n)
     drawn_population = ratios.shares(below_population, n)
     return laws, _curves(drawn_train, drawn_population, delta)
+
+
+def _normal_tails(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lower and the upper tail of the standard normal law at each q; a small one keeps its digits."""
+    return np.exp(log_ndtr(q)), np.exp(log_ndtr(-q))
 
 
 def _curves(train: tuple, population: tuple, delta: float) -> Curves:
@@ -305,10 +312,12 @@ def goodness_of_fit(
 def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> None:
     """The paper's own estimates of the cells, each mean with a standard deviation to both sides."""
     for name, colour, mark in zip(DRAWN, COLOURS, MARKS, strict=False):
+        means = [cell.mean(name) for cell in cells]
+        sds = [cell.sd(name) for cell in cells]
         axes.errorbar(
             places,
-            [cell.mean(name) for cell in cells],
-            [cell.sd(name) for cell in cells],
+            means,
+            sds,
             color=colour,
             marker=mark,
             markersize=3.5,
@@ -337,11 +346,11 @@ def draw(
         "components": components,
     }
     of_study = outcome.Study(
-        "epsilon-star-simulation",
-        f"{command} --components {components} --seed {seed}",
-        [seed],
-        settings,
-        keep,
+        name="epsilon-star-simulation",
+        command=f"{command} --components {components} --seed {seed}",
+        seeds=[seed],
+        settings=settings,
+        keep=keep,
     )
 
     with files_into(out) as folder:
@@ -397,7 +406,10 @@ def not_rejected(fits: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
     shares = {}
     for title, table in fits.items():
         passed = np.asarray(table) >= LEVEL
-        shares[title] = {"one Gaussian": float(passed[0].mean()), "all": float(passed.mean())}
+        shares[title] = {
+            "one Gaussian": float(passed[0].mean()),
+            "all": float(passed.mean()),
+        }
     return shares
 
 
@@ -407,10 +419,18 @@ def table(
     """The title, the headings, the rows and the notes of the table for people, a row for each cell."""
     rows: list[list[object]] = []
     for cell in cells:
-        estimates = [cell.shown(name) for name in ESTIMATES]
-        rows.append([cell.n, cell.gap, f"{cell.truth:.2f}", f"{cell.truth_cut:.2f}", *estimates])
+        row: list[object] = [
+            cell.n,
+            cell.gap,
+            f"{cell.truth:.2f}",
+            f"{cell.truth_cut:.2f}",
+        ]
+        for name in ESTIMATES:
+            row.append(cell.shown(name))
+        rows.append(row)
 
-    title = f"Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}: mean (sd) of {runs} runs"
+    laws = f"Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}"
+    title = f"Epsilon* of {laws}: mean (sd) of {runs} runs"
     columns = ["n", "gap", "truth", "truth, cut delta", *ESTIMATES]
     notes = [f"The pictures: {out}/figure-3.png to figure-6.png"]
     return title, columns, rows, notes

@@ -97,8 +97,16 @@ FAIR_COIN = _coin(0.5)
 LAWS = (
     FAIR_COIN,
     _coin(0.01),
-    Law(lambda rng, shape: rng.random(shape), mean=0.5, sd=math.sqrt(1 / 12)),
-    Law(lambda rng, shape: rng.beta(2, 5, shape), mean=2 / 7, sd=math.sqrt(10 / (49 * 8))),
+    Law(
+        draw=lambda rng, shape: rng.random(shape),
+        mean=0.5,
+        sd=math.sqrt(1 / 12),
+    ),
+    Law(
+        draw=lambda rng, shape: rng.beta(2, 5, shape),
+        mean=2 / 7,
+        sd=math.sqrt(10 / (49 * 8)),
+    ),
 )
 
 
@@ -245,8 +253,20 @@ def independent_channels() -> Values:
     gaussian_bits = partial(simulated.gaussian, mu=MU)
     laplace_bits = partial(simulated.laplace, mu=MU)
     cases = {
-        "Gaussian": Counterexample(gaussian_bits, gaussian().channel(MU), 1000, 200, DELTA),
-        "Laplace": Counterexample(laplace_bits, laplace().channel(MU), 1000, 200, DELTA),
+        "Gaussian": Counterexample(
+            simulate=gaussian_bits,
+            null=gaussian().channel(MU),
+            n=1000,
+            r=200,
+            delta=DELTA,
+        ),
+        "Laplace": Counterexample(
+            simulate=laplace_bits,
+            null=laplace().channel(MU),
+            n=1000,
+            r=200,
+            delta=DELTA,
+        ),
         "a bit is revealed with probability .005": simulated.COUNTEREXAMPLES["(0, delta) family"],
     }
 
@@ -442,7 +462,12 @@ def model_bound() -> Values:
         fnr = 1 - tpr
         tnr = 1 - fpr
 
-        ratios = [_ratio(tpr, fpr), _ratio(tnr, fnr), _ratio(fnr, tnr), _ratio(fpr, tpr)]
+        ratios = [
+            _ratio(tpr, fpr),
+            _ratio(tnr, fnr),
+            _ratio(fnr, tnr),
+            _ratio(fpr, tpr),
+        ]
         epsilon = math.log(max(np.max(ratios), 1.0))
         excess = max(excess, epsilon - least)
     return {"draws": 200, "largest excess": round(excess, 10)}

@@ -348,13 +348,13 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         settings = self.settings
         entry = self.settings.methods.get(job.method or "")
         make(
-            self.images,
-            settings.learning,
-            settings.privacy,
-            entry,
-            job,
-            self.beginning(job),
-            self.place(job),
+            images=self.images,
+            recipe=settings.learning,
+            privacy=settings.privacy,
+            entry=entry,
+            job=job,
+            start=self.beginning(job),
+            place=self.place(job),
         )
 
     def observe(self, job: ModelJob) -> np.ndarray:
@@ -371,7 +371,12 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         reference = np.stack([logits[units] for _, logits in shadows])
         for logits, (shadow, _) in zip(reference, shadows, strict=True):
             logits[np.isin(units, shadow.retain)] = np.nan
-        return View(seen[units], self.images.labels[units], reference, self.place(job))
+        return View(
+            logits=seen[units],
+            labels=self.images.labels[units],
+            reference=reference,
+            model=self.place(job),
+        )
 
     def fit(self, name: str, shadows: Sequence[Shadow[View]], seed: int) -> Adversary[View]:
         return ATTACKS[name](shadows, seed)

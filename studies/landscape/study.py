@@ -276,9 +276,8 @@ def _generated(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
     labels = rng.choice(PURCHASE_CLASSES, size=rows, p=shares)
 
     features = np.empty((rows, PURCHASE_FEATURES), np.uint8)
-    for start in range(
-        0, rows, 10_000
-    ):  # a block at a time: the uniforms of all rows need much memory
+    # A block at a time: the uniforms of all rows need much memory.
+    for start in range(0, rows, 10_000):
         block = slice(start, start + 10_000)
         chances_of_rows = chances[labels[block]]
         features[block] = rng.random(chances_of_rows.shape, np.float32) < chances_of_rows
@@ -330,7 +329,14 @@ class Landscape:
         strategies = [Strategy(epochs, baseline.batch) for epochs in baseline.epochs]
         grid = product(private.epsilons, private.clips, private.batches, private.microbatches)
         for epsilon, clip, batch, groups in grid:
-            strategies.append(Strategy(private.epochs, batch, epsilon, clip, groups))
+            strategy = Strategy(
+                private.epochs,
+                batch,
+                epsilon=epsilon,
+                clip=clip,
+                microbatches=groups,
+            )
+            strategies.append(strategy)
         return strategies
 
     def place(self, strategy: Strategy, run: int) -> Path:
@@ -356,14 +362,14 @@ class Landscape:
         """Train one run of a strategy and write its losses and its utility."""
         settings = self.settings
         training.make(
-            self.data,
-            settings.network,
-            settings.optimiser,
-            settings.seed,
-            self.delta,
-            strategy,
-            run,
-            self.place(strategy, run),
+            data=self.data,
+            architecture=settings.network,
+            optimiser=settings.optimiser,
+            seed=settings.seed,
+            delta=self.delta,
+            strategy=strategy,
+            run=run,
+            place=self.place(strategy, run),
         )
 
     def losses(self, strategy: Strategy, run: int) -> tuple[np.ndarray, np.ndarray]:
@@ -607,12 +613,13 @@ def draw(name: str, changes: Sequence[str], *, keep: bool = False) -> Measured:
     """The result of a preset with these changes, written below `OUT` with its pictures; ``keep`` as in `outcome.Study`."""
     settings = read(name, changes)
     changed = "".join(f" -S {change}" for change in changes)
+    seeds_of_runs = range(settings.seed, settings.seed + settings.runs)
     of_study = outcome.Study(
-        f"landscape-{name}",
-        f"lethe study landscape {name}{changed}",
-        [settings.data.seed, *range(settings.seed, settings.seed + settings.runs)],
-        settings.model_dump(mode="json"),
-        keep,
+        name=f"landscape-{name}",
+        command=f"lethe study landscape {name}{changed}",
+        seeds=[settings.data.seed, *seeds_of_runs],
+        settings=settings.model_dump(mode="json"),
+        keep=keep,
     )
     study = Landscape(settings)
     result = study.result()
@@ -643,21 +650,28 @@ def summary(result: Measured) -> Measured:
     strategies = result["strategies"]
     private = [strategy for strategy in strategies if strategy["epsilon"] is not None]
     baselines = [strategy for strategy in strategies if strategy["epsilon"] is None]
+    epsilon_of_private = _ends(private, "epsilon_star").mean
+    utility_of_private = _ends(private, "utility_population").mean
     epsilon_of_baselines = _ends(baselines, "epsilon_star").mean
+    utility_of_baselines = _ends(baselines, "utility_population").mean
 
     kept = ("name", *QUANTITIES, "fits_rejected", "mechanism")
+    of_strategies = []
+    for strategy in strategies:
+        of_strategies.append({key: strategy[key] for key in kept})
+
     values: Measured = {
         "n_train": result["n_train"],
         "n_population": result["n_population"],
         "delta": result["delta"],
         "utility": result["utility"],
-        "Epsilon* of DP, largest": float(_ends(private, "epsilon_star").mean.max()),
+        "Epsilon* of DP, largest": float(epsilon_of_private.max()),
         "Epsilon* without DP, smallest": float(epsilon_of_baselines.min()),
         "Epsilon* without DP, largest": float(epsilon_of_baselines.max()),
-        "utility of DP, largest": float(_ends(private, "utility_population").mean.max()),
-        "utility without DP, largest": float(_ends(baselines, "utility_population").mean.max()),
+        "utility of DP, largest": float(utility_of_private.max()),
+        "utility without DP, largest": float(utility_of_baselines.max()),
         "frontier": [strategies[place]["name"] for place in result["frontier"]],
-        "strategies": [{key: strategy[key] for key in kept} for strategy in strategies],
+        "strategies": of_strategies,
     }
     if "goodness_of_fit" in result:
         values["fits not rejected"] = not_rejected(result["goodness_of_fit"]["p_values"])
@@ -668,10 +682,10 @@ def table(name: str, result: Measured) -> tuple[str, list[str], list[list[object
     """The title, the headings, the rows and the notes of the table for people, a row for each strategy."""
     strategies = result["strategies"]
     utility = result["utility"]
-    title = (
-        f"{name}: {result['data']}, {result['n_train']:,} to train on and {result['n_population']:,} others; "
-        f"means of {plural(result['runs'], 'run')}, delta {result['delta']:.3g}"
-    )
+    sides = f"{result['n_train']:,} to train on and {result['n_population']:,} others"
+    runs = plural(result["runs"], "run")
+    delta = f"delta {result['delta']:.3g}"
+    title = f"{name}: {result['data']}, {sides}; means of {runs}, {delta}"
     columns = ["strategy", utility, "training", "Epsilon*", "range", "cut", "lower"]
     rows = [_row(strategy) for strategy in strategies]
 

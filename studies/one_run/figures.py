@@ -124,7 +124,7 @@ def bounds_at(
             bounds.setdefault(result.method, []).append(epsilon)
 
     arrays = {method: np.array(values) for method, values in bounds.items()}
-    return Point(x, arrays, float(np.mean(accuracies)), truth)
+    return Point(x=x, bounds=arrays, accuracy=float(np.mean(accuracies)), truth=truth)
 
 
 def _released(drawn: Guesses, r: int, seed: int) -> ReleasedGuesses:
@@ -144,8 +144,18 @@ def by_size(
     points = []
     for n in SIZES:
         r = n // 5
-        point = bounds_at(n, simulate, family, n, r, delta, truth=truth, special=special)
+        point = bounds_at(
+            x=n,
+            simulate=simulate,
+            family=family,
+            n=n,
+            r=r,
+            delta=delta,
+            truth=truth,
+            special=special,
+        )
         points.append(point)
+
     figure, axes = _figure(title)
     _draw_bounds(axes, points, truth)
     axes.set(xscale="log", xlabel="n; r = n / 5")
@@ -189,25 +199,38 @@ def subsampled_pair() -> Drawn:
 
 def gaussian_special() -> Drawn:
     """Figure 3: the bits of a Gaussian that are guessed independently."""
-    simulate = partial(simulated.gaussian, mu=MU, special=True)
-    truth = _gaussian_epsilon(MU)
-    title = "Figure 3: Gaussian, special case"
-    return by_size(title, simulate, gaussian(), truth, DELTA, special=True)
+    return by_size(
+        title="Figure 3: Gaussian, special case",
+        simulate=partial(simulated.gaussian, mu=MU, special=True),
+        family=gaussian(),
+        truth=_gaussian_epsilon(MU),
+        delta=DELTA,
+        special=True,
+    )
 
 
 def laplace_special() -> Drawn:
     """Figure 4: the bits of a Laplace mechanism that are guessed independently."""
-    simulate = partial(simulated.laplace, mu=MU, special=True)
-    truth = laplace().channel(MU).epsilon(DELTA)
-    title = "Figure 4: Laplace, special case"
-    return by_size(title, simulate, laplace(), truth, DELTA, special=True)
+    family = laplace()
+    return by_size(
+        title="Figure 4: Laplace, special case",
+        simulate=partial(simulated.laplace, mu=MU, special=True),
+        family=family,
+        truth=family.channel(MU).epsilon(DELTA),
+        delta=DELTA,
+        special=True,
+    )
 
 
 def gaussian_general() -> Drawn:
     """Figure 5: the bits of a Gaussian in general."""
-    simulate = partial(simulated.gaussian, mu=MU)
-    title = "Figure 5: Gaussian, general case"
-    return by_size(title, simulate, gaussian(), _gaussian_epsilon(MU), DELTA)
+    return by_size(
+        title="Figure 5: Gaussian, general case",
+        simulate=partial(simulated.gaussian, mu=MU),
+        family=gaussian(),
+        truth=_gaussian_epsilon(MU),
+        delta=DELTA,
+    )
 
 
 def dp_sgd(preset: Path = DP_SGD) -> Drawn:
@@ -231,18 +254,19 @@ def dp_sgd(preset: Path = DP_SGD) -> Drawn:
             changed = entry.model_copy(update={"optimiser": optimiser, "lr": rate})
             points.append(
                 bounds_at(
-                    claimed,
-                    _trained(changed, claimed),
-                    family,
-                    entry.canaries,
-                    entry.r[0],
-                    entry.delta,
+                    x=claimed,
+                    simulate=_trained(changed, claimed),
+                    family=family,
+                    n=entry.canaries,
+                    r=entry.r[0],
+                    delta=entry.delta,
                     truth=claimed,
                     seeds=settings["seeds"],
                 )
             )
         _draw_bounds(axes, points, None)
-        axes.plot([0, max(epsilons)], [0, max(epsilons)], "k--", lw=0.8)
+        diagonal = [0, max(epsilons)]
+        axes.plot(diagonal, diagonal, "k--", lw=0.8)
         axes.set(title=optimiser, xlabel="claimed epsilon (dashed: the same)")
         values[optimiser] = [point.as_json() for point in points]
     return Drawn(figure, values)
@@ -265,17 +289,29 @@ def _trained(entry: "Params", claimed: float) -> Simulator:
 
 def randomised_response(delta: float, number: str) -> Drawn:
     """Figure 7: randomised response that reveals a bit with probability ``delta``; ``number`` names the panel."""
-    simulate = partial(simulated.randomised_response, epsilon=3.2, delta=delta)
-    title = f"Figure {number}: randomised response, delta {delta:g}"
-    return by_size(title, simulate, approx_dp(delta), 3.2, delta)
+    epsilon = 3.2
+    return by_size(
+        title=f"Figure {number}: randomised response, delta {delta:g}",
+        simulate=partial(simulated.randomised_response, epsilon=epsilon, delta=delta),
+        family=approx_dp(delta),
+        truth=epsilon,
+        delta=delta,
+    )
 
 
 def subsampled() -> Drawn:
     """Figure 9: a Gaussian whose record takes part with probability 1/2."""
-    family = subsampled_gaussian(0.5)
-    simulate = partial(simulated.subsampled_gaussian, mu=2.0, q=0.5)
-    truth = family.channel(2.0).epsilon(1e-7)
-    return by_size("Figure 9: subsampled Gaussian, mu 2, q .5", simulate, family, truth, 1e-7)
+    mu = 2.0
+    q = 0.5
+    delta = 1e-7
+    family = subsampled_gaussian(q)
+    return by_size(
+        title="Figure 9: subsampled Gaussian, mu 2, q .5",
+        simulate=partial(simulated.subsampled_gaussian, mu=mu, q=q),
+        family=family,
+        truth=family.channel(mu).epsilon(delta),
+        delta=delta,
+    )
 
 
 def p_values() -> Drawn:
@@ -284,14 +320,15 @@ def p_values() -> Drawn:
     errors = np.arange(5, 45)
     values: dict[str, Json] = {}
     for axes, delta in zip(panels, (0.01, 0.1), strict=True):
-        null = approx_dp(delta)
+        family = approx_dp(delta)
         expected = 100 * (1 - delta) / (1 + math.e)
         at_expected: dict[str, Json] = {}
         for method in METHODS:
             logs = []
             for count in errors.tolist():
                 guesses = ReleasedGuesses(100, 100, count)
-                logs.append(log_p_value(method, guesses, null, 1.0, delta))
+                logs.append(log_p_value(method, guesses, family, null=1.0, delta=delta))
+
             p = np.exp(logs)
             axes.plot(errors, p, color=COLOURS[method], label=method)
             at_expected[method] = float(np.interp(expected, errors, p))
@@ -309,7 +346,16 @@ def fixed_release() -> Drawn:
     simulate = partial(simulated.gaussian, mu=MU)
     points = []
     for n in (2_000, 5_000, 10_000, 100_000):
-        points.append(bounds_at(n, simulate, gaussian(), n, 1_000, DELTA, truth=truth))
+        point = bounds_at(
+            x=n,
+            simulate=simulate,
+            family=gaussian(),
+            n=n,
+            r=1_000,
+            delta=DELTA,
+            truth=truth,
+        )
+        points.append(point)
 
     figure, axes = _figure("Figure 11: Gaussian, r = 1000")
     _draw_bounds(axes, points, truth)
@@ -324,7 +370,16 @@ def varied_release() -> Drawn:
     simulate = partial(simulated.gaussian, mu=0.8)
     points = []
     for r in (100, 300, 1_000, 3_000, 10_000, 30_000, n):
-        points.append(bounds_at(r, simulate, gaussian(), n, r, DELTA, truth=truth))
+        point = bounds_at(
+            x=r,
+            simulate=simulate,
+            family=gaussian(),
+            n=n,
+            r=r,
+            delta=DELTA,
+            truth=truth,
+        )
+        points.append(point)
 
     figure, axes = _figure("Figure 12: Gaussian, mu .8, n = 100,000")
     _draw_bounds(axes, points, truth)
@@ -351,7 +406,7 @@ def shared_randomness() -> Drawn:
     places = np.arange(len(values))
     for number, method in enumerate(METHODS):
         heights = [shares[method] for shares in values.values()]
-        left = places + 0.2 * (number - 1.5)
+        left = places + 0.2 * (number - 1.5)  # four bars around each place
         axes.bar(left, heights, 0.2, color=COLOURS[method], label=method)
 
     axes.axhline(ALPHA, color="black", linestyle="--", lw=0.8, label=f"nominal {ALPHA:g}")
@@ -392,7 +447,13 @@ def draw(names: Sequence[str], out: Path, *, keep: bool = False) -> Iterator[str
             seeds = preset["seeds"]
             settings |= {"preset": DP_SGD.stem, **preset}
         settings["runs"] = len(seeds)
-        study = outcome.Study(f"one-run-{name}", command, seeds, settings, keep)
+        study = outcome.Study(
+            name=f"one-run-{name}",
+            command=command,
+            seeds=seeds,
+            settings=settings,
+            keep=keep,
+        )
         drawn = FIGURES[name]()
 
         pictures = [out / f"figure-{name}.{ending}" for ending in ("png", "svg")]
@@ -464,9 +525,14 @@ def _draw_pair(
     q: np.ndarray,
 ) -> None:
     """The densities ``p`` and ``q`` of an output under both values of the bit."""
-    for density, name, colour in ((p, "P", COLOURS["exact"]), (q, "Q", COLOURS["chernoff"])):
+    pairs = (
+        (p, "P", COLOURS["exact"]),
+        (q, "Q", COLOURS["chernoff"]),
+    )
+    for density, name, colour in pairs:
         axes.plot(x, density, color=colour, label=name)
         axes.fill_between(x, density, color=colour, alpha=0.15)
+
     axes.set_title(title, fontsize=10)
     axes.set(xlabel="output", ylabel="density")
     axes.legend(**LEGEND)

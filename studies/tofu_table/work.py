@@ -99,7 +99,7 @@ class Work:
         """The folder of the model that a step asks, trained again if it is gone."""
         if step.model in self.design.methods:
             rate = chosen_rate(self.design, self.outcomes, step.forget, step.model)
-            made = Step("unlearn", step.forget, step.model, rate)
+            made = Step("unlearn", step.forget, step.model, rate=rate)
         elif step.model == BASE:
             made = Step("train", "", BASE)
         else:
@@ -128,7 +128,7 @@ class Work:
             pretrained = {"start_from": str(self.place.pretrained)}
             learned = params.train.recipe.model_copy(update=pretrained)
             rows = "all" if step.model == BASE else "retain"
-            train.train(name, learned, rows, root)
+            train.train(name, learned, rows_of=rows, root=root)
             return folder
 
         base = self._trained(Step("train", "", BASE))
@@ -136,7 +136,13 @@ class Work:
         params = self.design.params(step.forget, entry=entry, name=step.model)
         method: MethodParams = params.unlearn.methods[step.model]
         recipe = params.unlearn.recipe.model_copy(update={"start_from": str(base)})
-        unlearn.forget(name, recipe, method, params.train.recipe.prompt, root)
+        unlearn.forget(
+            name,
+            recipe=recipe,
+            method=method,
+            prompt=params.train.recipe.prompt,
+            root=root,
+        )
         return folder
 
     def _splits(self, forget: str) -> dict[str, list[Row]]:
@@ -213,7 +219,13 @@ class Work:
         source = ModelEntry(path=str(folder))
         self._write_asked(root, step)
         drawn(step.model, params, source, root)
-        means = _means(step.model, params, source, root, params.metrics.alpha / n_bounds)
+        means = _means(
+            step.model,
+            params=params,
+            source=source,
+            root=root,
+            level=params.metrics.alpha / n_bounds,
+        )
         return {
             **measured(step.model, root, "metrics"),
             "n": n,
@@ -228,13 +240,16 @@ class Work:
         self._write_asked(root, step)
         exact.run(
             step.model,
-            params.exact,
-            params.sample,
-            ModelEntry(path=str(folder)),
-            params.score.keyword_match,
-            root,
+            exact=params.exact,
+            sample=params.sample,
+            model=ModelEntry(path=str(folder)),
+            keyword_match=params.score.keyword_match,
+            root=root,
         )
-        return {**measured(step.model, root, "exact"), "model": checkpoints.content(folder)}
+        return {
+            **measured(step.model, root, "exact"),
+            "model": checkpoints.content(folder),
+        }
 
 
 def drawn(name: str, params: Params, source: ModelEntry, root: Path) -> None:
@@ -255,7 +270,11 @@ def measured(name: str, root: Path, stage: str) -> dict[str, Json]:
     numbers = table.Numbers(of_model).values
     shown = {key: value for key, value in numbers.items() if isinstance(value, (int, float))}
     questions = [row["id"] for row in read_split("forget", root / "dataset")]
-    return {"questions": questions, "rows": kept_rows(rows, KEPT), "numbers": shown}
+    return {
+        "questions": questions,
+        "rows": kept_rows(rows, KEPT),
+        "numbers": shown,
+    }
 
 
 def _folder_name(step: Step) -> str:
