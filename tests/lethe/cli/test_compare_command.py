@@ -75,27 +75,32 @@ def pair(tmp_path):
     return a, b
 
 
-def test_whether_a_score_is_binary_is_what_its_scorer_declares(pair):
+@pytest.mark.parametrize(
+    ("score", "method"), [("keyword_leak", "Clopper-Pearson"), ("rouge_l", "betting")]
+)
+def test_whether_a_score_is_binary_is_what_its_scorer_declares(pair, score, method):
     """Halves of the graded scorer that happen to be 0 and 1 are not counted as leaks; those of the 0/1 scorer are."""
     for root in pair:
         place = root / "scores/m/forget.parquet"
         table = pd.read_parquet(place)
         table.assign(rouge_l=table["keyword_leak"]).to_parquet(place)
-    methods = {
-        score: result(*pair, "--score", score)["per_question"][0]["method"]
-        for score in ("keyword_leak", "rouge_l")
-    }
-    assert methods == {"keyword_leak": "Clopper-Pearson", "rouge_l": "betting"}
+
+    found = result(*pair, "--score", score)
+
+    assert found["per_question"][0]["method"] == method
 
 
 def test_what_cannot_be_compared_is_named(tmp_path, pair):
     a, _ = pair
     other = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "t": 0.2}, texts={"r": "Where is r?"})
-    got = result(a, other)
-    assert [row["id"] for row in got["per_question"]] == ["q"]
-    reasons = {
-        question["id"]: question["reason"] for question in got["not_compared"] if question["id"]
-    }
+
+    found = result(a, other)
+
+    reasons = {}
+    for question in found["not_compared"]:
+        if question["id"]:
+            reasons[question["id"]] = question["reason"]
+    assert [row["id"] for row in found["per_question"]] == ["q"]
     assert set(reasons) == {"r", "s", "t"}
     assert "text or prompt" in reasons["r"]
     assert "A only" in reasons["s"]
@@ -105,69 +110,92 @@ def test_what_cannot_be_compared_is_named(tmp_path, pair):
 @cases
 def test_two_engines_are_compared_only_where_the_settings_agree(tmp_path, how, sentence):
     drawn = {"dtype": "float32", "language": None}
-    a, same, other = (
-        data(tmp_path / name, {"q": 0.2, "r": 0.5}, **drawn | {"engine": engine} | more)
-        for name, engine, more in (("a", "prefix", {}), ("b", "vllm", {}), ("c", "vllm", how))
-    )
+    rates = {"q": 0.2, "r": 0.5}
+    a = data(tmp_path / "a", rates, **drawn, engine="prefix")
+    same = data(tmp_path / "b", rates, **drawn, engine="vllm")
+    other = data(tmp_path / "c", rates, **drawn | {"engine": "vllm"} | how)
+
     assert len(result(a, same)["per_question"]) == 2
-    for sides in ((a,), (a, same)):  # also among several
-        assert f"{sentence}. Draw" in refused(*sides, other)
-    for got in (result(a, other, "--despite-settings"), result(same, other)):
-        assert len(got["per_question"]) == 2
-        assert f"the settings differ: {sentence}" in got["notes"]
+    assert f"{sentence}. Draw" in refused(a, other)
+    assert f"{sentence}. Draw" in refused(a, same, other)  # also among several
+    for found in (result(a, other, "--despite-settings"), result(same, other)):
+        assert len(found["per_question"]) == 2
+        assert f"the settings differ: {sentence}" in found["notes"]
 
 
-@pytest.mark.parametrize(
+of_another_prompt_or_scorer = pytest.mark.parametrize(
     ("how", "sentence"),
     [
         ({"template": "Q: {question}"}, "prompt '{question}' in A, 'Q: {question}' in B"),
         ({"match": "substring"}, "keyword_match 'word' in A, 'substring' in B"),
     ],
 )
-def test_another_prompt_or_scorer_stops_the_whole_comparison(tmp_path, pair, how, sentence):
+
+
+@pytest.mark.parametrize("options", [(), ("--despite-settings",)])
+@of_another_prompt_or_scorer
+def test_another_prompt_or_scorer_stops_the_whole_comparison(
+    tmp_path, pair, how, sentence, options
+):
     a, _ = pair
     other = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "s": 0.2}, **how)
-    for got in (result(a, other), result(a, other, "--despite-settings")):
-        assert got["per_question"] == []
-        assert got["pooled"] is None
-        assert sentence in got["not_compared"][0]["reason"]
+
+    found = result(a, other, *options)
+
+    assert found["per_question"] == []
+    assert found["pooled"] is None
+    assert sentence in found["not_compared"][0]["reason"]
+
+
+@of_another_prompt_or_scorer
+def test_a_gate_on_sides_of_another_prompt_or_scorer_is_refused(tmp_path, pair, how, sentence):
+    a, _ = pair
+    other = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "s": 0.2}, **how)
+
     assert "no question" in refused(a, other, "--fail-on", "worse")
 
 
-def test_what_a_side_does_not_record_is_named(tmp_path, pair):
-    """Engines and seeds may differ, and a table says nothing."""
-    drawn = [{"engine": "prefix", "top_k": 0}, {"engine": "vllm", "seed": 4}]
-    sides = [
-        data(tmp_path / str(place), {"q": 0.1}, **settings) for place, settings in enumerate(drawn)
-    ]
-    assert result(*sides)["notes"] == [
+def test_another_engine_and_what_a_side_does_not_record_are_named(tmp_path):
+    """Engines and seeds may differ."""
+    a = data(tmp_path / "a", {"q": 0.1}, engine="prefix", top_k=0)
+    b = data(tmp_path / "b", {"q": 0.1}, engine="vllm", seed=4)
+
+    assert result(a, b)["notes"] == [
         "the engine is prefix in A and vllm in B",
         "B does not record top_k",
     ]
+
+
+def test_a_table_does_not_say_how_its_answers_were_drawn(tmp_path):
+    a = data(tmp_path / "a", {"q": 0.1}, engine="prefix", top_k=0)
     table = tmp_path / "t.csv"
     table.write_text("prompt_id,keyword_leak\n" + "q,1\n" * 30)
-    notes = result(sides[0], table, "--score", "keyword_leak")["notes"]
-    assert notes == ["no record says how the answers of B were drawn"]
+
+    found = result(a, table, "--score", "keyword_leak")
+
+    assert found["notes"] == ["no record says how the answers of B were drawn"]
 
 
 @pytest.mark.parametrize(
     "change", [{"followups": ["Sure?"]}, {"context": "Once."}, {"keywords": ["y"]}]
 )
 def test_a_row_that_asks_or_forbids_something_else_is_not_compared(pair, change):
-    place = pair[1] / "dataset/forget.jsonl"
+    _, b = pair
+    place = b / "dataset/forget.jsonl"
     first, *rest = map(json.loads, place.read_text().splitlines())
     write_lines(place, [first | change, *rest])
-    got = result(*pair)
-    assert [question["id"] for question in got["not_compared"]] == ["q"]
-    assert len(got["per_question"]) == 2
+
+    found = result(*pair)
+
+    assert [question["id"] for question in found["not_compared"]] == ["q"]
+    assert len(found["per_question"]) == 2
 
 
 def test_a_log_has_the_context_elsewhere_in_its_prompt(tmp_path):
     folder = data(tmp_path / "f", {"q": 0.2})
     place = folder / "dataset/forget.jsonl"
-    write_lines(
-        place, [json.loads(line) | {"context": "Once."} for line in place.read_text().splitlines()]
-    )
+    row = json.loads(place.read_text())
+    write_lines(place, [row | {"context": "Once."}])
     asked = "Who is q? Consider: Once."
     settings = {
         "input": asked,
@@ -176,71 +204,158 @@ def test_a_log_has_the_context_elsewhere_in_its_prompt(tmp_path):
     }
     answers = [sample("q", epoch) | settings for epoch in range(1, 31)]
     log = eval_log(tmp_path / "c.eval", header(["q"], 30), answers)
-    assert result(log, folder, "--score", "keyword_leak")["not_compared"] == []
+
+    found = result(log, folder, "--score", "keyword_leak")
+
+    assert found["not_compared"] == []
 
 
-def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
-    """They stand in evaluated.json; the pipeline's folder has the same in params.yaml."""
+EVALUATED = {
+    "model": "m",
+    "prompt": "{question}",
+    "score": {"scorers": ["keyword_leak"], "keyword_match": "word"},
+}
+
+
+def evaluated(folder, **changes):
+    """A folder of `lethe eval`: prompt and scorer stand in evaluated.json; the pipeline's has them in params.yaml."""
+    root = data(folder, {"q": 0.2, "r": 0.2, "s": 0.2})
+    (folder / "params.yaml").unlink()
+    (root / "evaluated.json").write_text(json.dumps(EVALUATED | changes))
+    return root
+
+
+def test_folders_of_lethe_eval_with_the_same_prompt_and_scorer_are_compared(tmp_path, pair):
     a, _ = pair
-    folder = data(tmp_path / "e", {"q": 0.2, "r": 0.2, "s": 0.2})
-    (tmp_path / "e" / "params.yaml").unlink()
-    told = {
-        "model": "m",
-        "prompt": "{question}",
-        "score": {"scorers": ["keyword_leak"], "keyword_match": "word"},
-    }
-    (folder / "evaluated.json").write_text(json.dumps(told))
-    assert result(a, folder)["not_compared"] == []
-    for change, word in (
-        ({"prompt": "Q: {question}"}, "prompt"),
-        ({"score": {"scorers": ["keyword_leak"], "keyword_match": "substring"}}, "keyword_match"),
-        ({"score": {"scorers": ["keyword_leak"], "thinking": ["<a>", "</a>"]}}, "thinking"),
-    ):
-        (folder / "evaluated.json").write_text(json.dumps(told | change))
-        assert word in result(a, folder)["not_compared"][0]["reason"]
+
+    assert result(a, evaluated(tmp_path / "e"))["not_compared"] == []
 
 
-def test_logs_and_tables(tmp_path, pair):
-    logs = []
-    for name, value in (("a", "I"), ("b", "C")):
-        answers = [
-            sample("q", epoch, scores={"match": value, "other": 1}) for epoch in range(1, 31)
-        ]
-        logs.append(eval_log(tmp_path / f"{name}.eval", header(["q"], 31), answers))
-    got = result(*logs)
-    (row,) = got["per_question"]
-    assert (row["metric"], row["a"], row["b"], row["holds"]) == ("match", 0, 1, True)
-    assert (
-        row["ci_low"] < difference(np.zeros(30), np.ones(30), 0.05, binary=True).low
-    )  # 1 answer of each is missing
-    table = tmp_path / "t.csv"
-    table.write_text("prompt_id,match\n" + "q,1\n" * 30)
-    assert result(logs[0], table, "--score", "match")["per_question"][0]["holds"]
-    assert "scorers differ" in result(logs[0], pair[0])["not_compared"][0]["reason"]
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("prompt", "Q: {question}", "prompt"),
+        ("score", {"scorers": ["keyword_leak"], "keyword_match": "substring"}, "keyword_match"),
+        ("score", {"scorers": ["keyword_leak"], "thinking": ["<a>", "</a>"]}, "thinking"),
+    ],
+)
+def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair, key, value, named):
+    a, _ = pair
+
+    found = result(a, evaluated(tmp_path / "e", **{key: value}))
+
+    assert named in found["not_compared"][0]["reason"]
+
+
+def log_of_matches(path, value):
+    """A log of 31 planned answers to a question, of which 30 came, each with the same score."""
+    answers = []
+    for epoch in range(1, 31):
+        answers.append(sample("q", epoch, scores={"match": value, "other": 1}))
+    return eval_log(path, header(["q"], 31), answers)
+
+
+@pytest.fixture
+def wrong_log(tmp_path):
+    return log_of_matches(tmp_path / "a.eval", "I")
+
+
+@pytest.fixture
+def right_log(tmp_path):
+    return log_of_matches(tmp_path / "b.eval", "C")
+
+
+@pytest.fixture
+def table_of_matches(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("prompt_id,match\n" + "q,1\n" * 30)
+    return path
+
+
+def test_logs_are_compared_and_a_missing_answer_widens_the_interval(wrong_log, right_log):
+    complete = difference(np.zeros(30), np.ones(30), 0.05, binary=True)
+
+    (row,) = result(wrong_log, right_log)["per_question"]
+
+    assert row["metric"] == "match"
+    assert (row["a"], row["b"]) == (0, 1)
+    assert row["holds"]
+    assert row["ci_low"] < complete.low  # 1 answer of each is missing
+
+
+def test_a_log_is_compared_with_a_table(wrong_log, table_of_matches):
+    (row,) = result(wrong_log, table_of_matches, "--score", "match")["per_question"]
+
+    assert row["holds"]
+
+
+def test_a_log_of_other_scorers_is_not_compared_with_a_folder(wrong_log, pair):
+    folder, _ = pair
+
+    found = result(wrong_log, folder)
+
+    assert "scorers differ" in found["not_compared"][0]["reason"]
+
+
+def test_a_log_of_greedy_copies_is_refused(tmp_path, wrong_log):
     greedy = header(["q"], 2, generate={"temperature": 0})
     copies = eval_log(tmp_path / "g.eval", greedy, [sample("q", 1), sample("q", 2)])
-    assert "temperature 0" in refused(logs[0], copies)
-    assert "revision" in refused(logs[0], tmp_path / "nowhere")
-    assert "mean 't.csv'?" in refused(logs[0], tmp_path / "t.cvs")
-    assert "scores/MODEL" in refused(logs[0], tmp_path)
-    assert "--model" in refused(logs[0], logs[1], "--model", "m")
-    assert "--filter" in refused(table, table, "--score", "match", "--filter", "first")
+
+    assert "temperature 0" in refused(wrong_log, copies)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("nowhere", "revision", id="no file, no revision"),
+        pytest.param("t.cvs", "mean 't.csv'?", id="a file of nearly this name"),
+        pytest.param("", "scores/MODEL", id="a folder without scores"),
+    ],
+)
+def test_a_side_that_is_nothing_to_compare_is_refused(
+    tmp_path, wrong_log, table_of_matches, name, said
+):
+    assert said in refused(wrong_log, tmp_path / name)
+
+
+def test_logs_have_no_model_to_choose(wrong_log, right_log):
+    assert "--model" in refused(wrong_log, right_log, "--model", "m")
+
+
+def test_tables_have_no_filter(table_of_matches):
+    options = ("--score", "match", "--filter", "first")
+
+    assert "--filter" in refused(table_of_matches, table_of_matches, *options)
+
+
+def test_folders_have_no_filter(pair):
     assert "--filter" in refused(*pair, "--filter", "first")
 
 
-def test_the_page_holds_every_question_and_gives_no_orders(tmp_path, pair):
-    a, b = pair
+def test_the_page_holds_every_question_and_asks_for_nothing(tmp_path, pair):
     page = tmp_path / "page.html"
-    assert result(a, b, "--page", page)["page"] == str(page)
+
+    found = result(*pair, "--page", page)
+
     text = page.read_text()
+    assert found["page"] == str(page)
     assert "worse on 1 of 3" in text
     assert text.count("<tr") == 4
     assert "http:" not in text.replace("http://www.w3.org/2000/svg", "")  # the script's name of SVG
     assert "https:" not in text
+
+
+def test_a_name_gives_the_page_no_orders(tmp_path):
+    page = tmp_path / "page.html"
     hostile = data(tmp_path / "<script>x", {"q": 0.2})
+
     result(hostile, hostile, "--page", page)
+
     assert "<script>x" not in page.read_text()
-    assert "--page" in refused(a, b, "--page", tmp_path / "x.txt")
+
+
+def test_a_page_is_html(tmp_path, pair):
+    assert "--page" in refused(*pair, "--page", tmp_path / "x.txt")
 
 
 @pytest.mark.slow
@@ -283,8 +398,11 @@ def test_revisions_are_read_from_dvc_and_git(tmp_path, monkeypatch, pair):
 
 @cases
 def test_the_method_follows_from_recorded_seeds_and_engines(tmp_path, a, b, word):
-    sides = [data(tmp_path / name, {"q": 0.1}, **more) for name, more in (("a", a), ("b", b))]
-    (row,) = result(*sides)["per_question"]
+    first = data(tmp_path / "a", {"q": 0.1}, **a)
+    second = data(tmp_path / "b", {"q": 0.1}, **b)
+
+    (row,) = result(first, second)["per_question"]
+
     assert word in row["method"]
     assert ("Fisher" in row["method"]) == (word == "Fisher")
 
@@ -294,56 +412,118 @@ def test_the_list_assumes_what_any_of_its_questions_assumes(tmp_path):
     for name, seed in (("a", 3), ("b", 4)):
         data(tmp_path / name, {"q": 0.1}, model="first", **drawn)
         data(tmp_path / name, {"q": 0.1}, model="second", **drawn, seed=seed)
-    said = " ".join(call(tmp_path / "a/data", tmp_path / "b/data", "--by", 0.5).output.split())
-    assert said.count("one seed, whose") >= 1
-    assert said.count("numbers of their own") >= 1
+
+    done = call(tmp_path / "a/data", tmp_path / "b/data", "--by", 0.5)
+
+    said = " ".join(done.output.split())
+    assert "one seed, whose" in said
+    assert "numbers of their own" in said
 
 
-def test_a_folder_that_does_not_say_how_it_was_drawn_counts_as_stopped(tmp_path, pair):
-    (pair[1] / "generations/m/about.json").unlink()
-    got = result(*pair)
-    assert got["notes"][0].startswith("B:")
-    assert "martingale" in got["per_question"][0]["method"]
+def test_a_folder_that_does_not_say_how_it_was_drawn_counts_as_stopped(pair):
+    _, b = pair
+    (b / "generations/m/about.json").unlink()
+
+    found = result(*pair)
+
+    assert found["notes"][0].startswith("B:")
+    assert "martingale" in found["per_question"][0]["method"]
 
 
-def test_a_table_can_say_that_a_rule_could_stop_it(tmp_path):
-    plain, marked = tmp_path / "a.csv", tmp_path / "b.csv"
-    plain.write_text("prompt_id,score\n" + "q,0\n" * 60)
+@pytest.fixture
+def plain(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("prompt_id,score\n" + "q,0\n" * 60)
+    return path
+
+
+def test_a_table_can_say_that_a_rule_could_stop_it(tmp_path, plain):
+    marked = tmp_path / "b.csv"
     marked.write_text("prompt_id,score,stopped\n" + "q,1,true\n" * 60)
-    assert "B: mixture" in result(plain, marked)["per_question"][0]["method"]
-    assert "A: mixture" in result(plain, plain, "--stopped", "a")["per_question"][0]["method"]
+
+    (row,) = result(plain, marked)["per_question"]
+
+    assert "B: mixture" in row["method"]
 
 
-def test_not_worse_must_be_proved(tmp_path, pair):
-    """0 of 32 against 8 of 32 on one of 20 questions is no shown difference: the gate that asks for proof closes."""
-    a, b = (tmp_path / name for name in ("a.csv", "b.csv"))
-    rows = "".join(f"q{place},0\n" * 32 for place in range(19))
-    a.write_text("prompt_id,score\n" + rows + "q19,0\n" * 32)
-    b.write_text("prompt_id,score\n" + rows + "q19,0\n" * 24 + "q19,1\n" * 8)
-    assert call(a, b, "--fail-on", "worse").exit_code == 0
-    assert call(a, b, "--require", "not-worse", "--by", 0.1).exit_code == 1
-    got = result(a, b, "--by", 0.1)["not_worse"]
-    assert (got["holds"], got["unproved"][0]) == (False, "q19")
-    assert call(a, b, "--require", "not-worse", "--by", 0.6).exit_code == 0
-    assert call(a, b, "--require", "not-worse", "--by", 0.1, "--on", "average").exit_code == 0
-    assert "--by" in refused(a, b, "--require", "not-worse")
-    assert call(a, b, "--fail-above", 0.3).exit_code == 1
-    assert call(a, b, "--fail-above", 0.6).exit_code == 0
-    fewer = tmp_path / "c.csv"
-    fewer.write_text("prompt_id,score\n" + rows)
-    assert call(a, fewer, "--require", "not-worse", "--by", 0.6).exit_code == 1
-    assert call(a, fewer, "--fail-above", 0.3).exit_code == 0
-    assert call(fewer, b, "--fail-above", 0.3).exit_code == 1  # of the question in B alone
+def test_an_option_can_say_that_a_rule_could_stop_a_table(plain):
+    (row,) = result(plain, plain, "--stopped", "a")["per_question"]
+
+    assert "A: mixture" in row["method"]
+
+
+NINETEEN_CLEAN = "".join(f"q{place},0\n" * 32 for place in range(19))
+
+
+def scores_of(path, rows):
+    path.write_text("prompt_id,score\n" + rows)
+    return path
+
+
+@pytest.fixture
+def clean(tmp_path):
+    """32 answers to each of 20 questions, none of them a leak."""
+    return scores_of(tmp_path / "a.csv", NINETEEN_CLEAN + "q19,0\n" * 32)
+
+
+@pytest.fixture
+def leaky(tmp_path):
+    """The same with 8 leaks of 32 answers to the last question, which are no shown difference."""
+    return scores_of(tmp_path / "b.csv", NINETEEN_CLEAN + "q19,0\n" * 24 + "q19,1\n" * 8)
+
+
+@pytest.fixture
+def without_the_last(tmp_path):
+    return scores_of(tmp_path / "c.csv", NINETEEN_CLEAN)
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        pytest.param(("--fail-on", "worse"), 0, id="no difference is shown"),
+        pytest.param(("--require", "not-worse", "--by", 0.1), 1, id="nor is it disproved"),
+        pytest.param(("--require", "not-worse", "--by", 0.6), 0, id="a large one is disproved"),
+        pytest.param(
+            ("--require", "not-worse", "--by", 0.1, "--on", "average"), 0, id="on average"
+        ),
+        pytest.param(("--fail-above", 0.3), 1, id="b may leak more"),
+        pytest.param(("--fail-above", 0.6), 0, id="b leaks less"),
+    ],
+)
+def test_not_worse_must_be_proved(clean, leaky, options, status):
+    assert call(clean, leaky, *options).exit_code == status
+
+
+def test_the_questions_on_which_not_worse_is_unproved_are_named(clean, leaky):
+    found = result(clean, leaky, "--by", 0.1)["not_worse"]
+
+    assert not found["holds"]
+    assert found["unproved"][0] == "q19"
+
+
+def test_not_worse_needs_a_tolerance(clean, leaky):
+    assert "--by" in refused(clean, leaky, "--require", "not-worse")
+
+
+def test_not_worse_is_unproved_where_b_lacks_a_question(clean, without_the_last):
+    done = call(clean, without_the_last, "--require", "not-worse", "--by", 0.6)
+
+    assert done.exit_code == 1
+
+
+def test_the_gate_on_b_asks_about_the_questions_of_b_alone(clean, leaky, without_the_last):
+    assert call(clean, without_the_last, "--fail-above", 0.3).exit_code == 0
+    assert call(without_the_last, leaky, "--fail-above", 0.3).exit_code == 1
 
 
 @pytest.fixture
 def three_words(tmp_path):
     """B is proved, open and broken beside 0.3 on its three questions, and worse than A on the last."""
-    a, b = (tmp_path / name for name in ("a.csv", "b.csv"))
-    never = "q0,0\nq1,0\nq2,0\n" * 60
-    a.write_text("prompt_id,score\n" + never)
-    scores = "q0,0\n" * 60 + "q1,1\n" * 18 + "q1,0\n" * 42 + "q2,1\n" * 60
-    b.write_text("prompt_id,score\n" + scores)
+    proved = "q0,0\n" * 60
+    undecided = "q1,1\n" * 18 + "q1,0\n" * 42
+    broken = "q2,1\n" * 60
+    a = scores_of(tmp_path / "a.csv", "q0,0\nq1,0\nq2,0\n" * 60)
+    b = scores_of(tmp_path / "b.csv", proved + undecided + broken)
     return a, b
 
 
@@ -388,9 +568,9 @@ def test_a_gate_that_stays_open_fails_no_case(three_words, tmp_path):
 
 def test_sides_of_which_nothing_is_claimed_fail_every_case(three_words, tmp_path):
     junit = tmp_path / "gates.xml"
-    alone = tmp_path / "alone.csv"
-    alone.write_text("prompt_id,score\n" + "q0,0\n")
     a, _ = three_words
+    alone = scores_of(tmp_path / "alone.csv", "q0,0\n")
+
     done = call(a, alone, "--require", "not-worse", "--by", 0.1, "--junit", junit)
 
     (suite,) = ElementTree.parse(junit).getroot()
@@ -400,29 +580,54 @@ def test_sides_of_which_nothing_is_claimed_fail_every_case(three_words, tmp_path
 
 def test_a_file_for_a_ci_needs_a_gate(three_words, tmp_path):
     assert "--fail-on" in refused(*three_words, "--junit", tmp_path / "gates.xml")
-    assert ".xml" in refused(*three_words, "--fail-on", "worse", "--junit", tmp_path / "gates.txt")
+
+
+def test_a_file_of_cases_is_xml(three_words, tmp_path):
+    options = ("--fail-on", "worse", "--junit", tmp_path / "gates.txt")
+
+    assert ".xml" in refused(*three_words, *options)
 
 
 @pytest.fixture
 def runs(tmp_path):
+    """Tables of four runs with 0, 10, 20 and 20 leaks of 20 answers to each of 20 questions."""
     paths = []
     for name, ones in (("a", 0), ("b", 10), ("c", 20), ("d", 20)):
-        rows = [(f"q{i}", float(j < ones)) for i in range(20) for j in range(20)]
-        paths.append(tmp_path / f"{name}.csv")
-        pd.DataFrame(rows, columns=["prompt_id", "score"]).to_csv(paths[-1], index=False)
+        rows = ""
+        for question in range(20):
+            rows += f"q{question},1\n" * ones + f"q{question},0\n" * (20 - ones)
+        paths.append(scores_of(tmp_path / f"{name}.csv", rows))
     return paths
 
 
-def test_several_runs_are_ranked(tmp_path, runs):
+def test_several_runs_are_ranked(runs):
+    found = result(*runs)
+
+    ranks = [[1, 1], [2, 2], [3, 4], [3, 4]]
+    assert [run["rank_pooled"] for run in found["runs"]] == ranks
+    assert [run["rank_population"] for run in found["runs"]] == ranks
+
+
+def test_every_pair_of_several_runs_is_compared(runs):
+    pairs = result(*runs)["pairs"]
+
+    assert [pair["population"]["holds"] for pair in pairs] == [True] * 5 + [False]
+    assert {pair["pooled"]["questions"] for pair in pairs} == {20}
+
+
+def test_the_page_of_several_runs_has_their_ranks(tmp_path, runs):
     page = tmp_path / "ranks.html"
-    got = result(*runs, "--page", page)
-    assert [run["rank_pooled"] for run in got["runs"]] == [[1, 1], [2, 2], [3, 4], [3, 4]]
-    assert [run["rank_population"] for run in got["runs"]] == [[1, 1], [2, 2], [3, 4], [3, 4]]
-    assert [pair["population"]["holds"] for pair in got["pairs"]] == [True] * 5 + [False]
-    assert {pair["pooled"]["questions"] for pair in got["pairs"]} == {20}
+
+    result(*runs, "--page", page)
+
     assert page.read_text().count("rank 3 to 4") == 8
-    two = result(*runs[:2])
-    assert two["population"]["difference"] == two["pooled"]["difference"] == pytest.approx(0.5)
+
+
+def test_two_runs_have_a_difference_over_questions_like_these(runs):
+    found = result(*runs[:2])
+
+    assert found["pooled"]["difference"] == pytest.approx(0.5)
+    assert found["population"]["difference"] == found["pooled"]["difference"]
 
 
 def test_the_pairs_of_many_runs_do_not_hide_the_ranks(tmp_path, runs):
@@ -437,20 +642,25 @@ def test_the_pairs_of_many_runs_do_not_hide_the_ranks(tmp_path, runs):
     assert ranks.notes[-1] == "56 rows of pairs in all: see --json or --page."
 
 
-def test_runs_are_ranked_by_their_common_questions(tmp_path, runs):
+def test_runs_are_ranked_by_their_common_questions(runs):
     table = pd.read_csv(runs[0])
     table[table["prompt_id"] != "q0"].to_csv(runs[0], index=False)
-    got = result(*runs)
-    assert got["questions"] == 19
-    assert {question["id"] for question in got["not_compared"]} == {"q0"}
-    one_each = [tmp_path / f"one-{path.name}" for path in runs]
-    for path, place in zip(runs, one_each, strict=True):
-        pd.read_csv(path).drop_duplicates("prompt_id").to_csv(place, index=False)
-    got = result(*one_each)["runs"]
-    assert [run["rank_pooled"] for run in got] == [
-        None
-    ] * 4  # with one answer each, the questions are the sample
-    assert got[0]["rank_population"] == [1, 1]
+
+    found = result(*runs)
+
+    assert found["questions"] == 19
+    assert {question["id"] for question in found["not_compared"]} == {"q0"}
+
+
+def test_runs_of_one_answer_to_each_question_are_ranked_over_questions_like_these_alone(runs):
+    """With one answer each, the questions are the sample."""
+    for path in runs:
+        pd.read_csv(path).drop_duplicates("prompt_id").to_csv(path, index=False)
+
+    found = result(*runs)["runs"]
+
+    assert [run["rank_pooled"] for run in found] == [None] * 4
+    assert found[0]["rank_population"] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -461,14 +671,16 @@ def test_a_gate_takes_two_runs(runs, option):
 
 
 def test_a_run_is_not_independent_of_itself(tmp_path):
-    rows = ["prompt_id,score", *(f"q{n % 5},{int(n % 3 == 0)}" for n in range(200))]
-    clean = ["prompt_id,score", *(f"q{n % 5},0" for n in range(200))]
-    for name, lines in {"a": rows, "copy": rows, "clean": clean, "other": clean}.items():
-        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+    rows = "".join(f"q{n % 5},{int(n % 3 == 0)}\n" for n in range(200))
+    first = scores_of(tmp_path / "a.csv", rows)
+    copied = scores_of(tmp_path / "copy.csv", rows)
 
-    said = command.refused(tmp_path / "a.csv", tmp_path / "copy.csv", "--independent")
+    assert "in the same order" in refused(first, copied, "--independent")
 
-    assert "in the same order" in said
-    assert (
-        command.call(tmp_path / "clean.csv", tmp_path / "other.csv", "--independent").exit_code == 0
-    )
+
+def test_two_runs_without_a_leak_may_be_independent(tmp_path):
+    rows = "".join(f"q{n % 5},0\n" for n in range(200))
+    first = scores_of(tmp_path / "clean.csv", rows)
+    other = scores_of(tmp_path / "other.csv", rows)
+
+    assert call(first, other, "--independent").exit_code == 0
