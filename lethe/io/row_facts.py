@@ -16,7 +16,7 @@ from lethe.io.facts import (
     mixed_rows,
     reasons_in,
 )
-from lethe.io.logs._settings import NESTED, RequestSettings, setting_of
+from lethe.io.logs._settings import NESTED, RequestSettings, laws_among, setting_of
 from lethe.io.row_ends import TEXTS
 from lethe.text import upper_first
 
@@ -62,8 +62,7 @@ def facts_of_rows(
     answer = column_of_texts(table.columns, name, score)
     if repeated is None and answer is not None:
         repeated = repeated_texts(table, name, answer, settings.may_repeat)
-    # each answer may have a seed of its own
-    laws = [column for column in table if setting_of(str(column)) not in (None, "seed")]
+    laws = laws_among(table)
     refused = [*reasons_in(table), *(f"{sentence}." for sentence in settings.chosen)]
     judged = judged_twice(table, name, filter(None, [answer]), score)
     if judged is not None:

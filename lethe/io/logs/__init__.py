@@ -23,7 +23,7 @@ from lethe.io.cells import NoNumber, numbers_of
 from lethe.io.facts import CACHED, cached_rows, mixed_rows, of_column, reasons_in, says_stopped
 from lethe.io.files import Json, check_file, check_text
 from lethe.io.logs._log import Format, Log, Table, as_text, is_request
-from lethe.io.logs._settings import RequestSettings, setting_of
+from lethe.io.logs._settings import RequestSettings, laws_among, setting_of
 from lethe.io.logs._untrusted import JsonFile, first_line
 from lethe.io.packed import opened, suffix_of
 from lethe.io.row_ends import ERRORS, STATUSES, missing_kinds
@@ -80,11 +80,12 @@ def _read_table(source: JsonFile | Path, by: str | None = None) -> Log:
     settings = RequestSettings()
     drawn = frame[[sample != GREEDY for sample in samples]]
     settings.add_rows(drawn)
+    stated = settings.of_log()
+    stated["mixed"] = mixed_rows(drawn, name, settings=laws_among(drawn))
     return table.log(
         "a table",
-        **settings.of_log(),
+        **stated,
         repeats=cached_rows(drawn),
-        mixed=mixed_rows(drawn, name),
         means=of_column,
         scores=score_columns,
         notes=notes,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from lethe.errors import BadInput
+from lethe.errors import BadInput, shortened
 from lethe.io.files import Json
 from lethe.io.logs._log import DECODING, as_object, chosen, greedy
 
@@ -35,6 +35,7 @@ class SettingsOfLog(TypedDict):
     sampling: Mapping[str, Json]
     greedy_by: str | None
     may_repeat: str | None
+    mixed: str | None
     selected: Sequence[str]
     warnings: Sequence[str]
 
@@ -68,17 +69,32 @@ def setting_of(name: str) -> str | None:
     return None
 
 
+def laws_among(columns: Iterable[object]) -> list[object]:
+    """The columns of settings that decide the law of an answer: all but a seed, since each answer may have one of its own."""
+    return [column for column in columns if setting_of(str(column)) not in (None, "seed")]
+
+
 @dataclass
 class RequestSettings:
-    """What requests state of their sampling, as they were added."""
+    """What requests state of their sampling, as they were added.
+
+    ``mixed`` says why answers to a question are draws of several laws: two of its requests state two values of a setting.
+    """
 
     values: dict[str, list[Json]] = field(default_factory=dict)
+    mixed: str | None = None
     requests: int = 0
     greedy_requests: int = 0
     greedy_setting: str = ""
+    _laws: dict[tuple[str, str], Json] = field(default_factory=dict)  # by question and setting
 
-    def add(self, request: Mapping[str, Json], times: int = 1) -> None:
-        """Add what a request states, itself or in an object of settings; ``times`` is how many requests state it."""
+    def add(
+        self, request: Mapping[str, Json], times: int = 1, question: str | None = None
+    ) -> None:
+        """Add what a request states, itself or in an object of settings.
+
+        ``times`` is how many requests state it, and ``question`` the name of what it asks.
+        """
         stated = _stated(request)
         self.requests += times
         setting = greedy(stated)
@@ -91,9 +107,21 @@ class RequestSettings:
                 continue
             if value not in self.values.setdefault(name, []):
                 self.values[name].append(value)
+            if question is not None and name != "seed":
+                earlier = self._laws.setdefault((question, name), value)
+                if earlier != value and self.mixed is None:
+                    self.mixed = (
+                        f"Prompt {shortened(question)} has several values of {name} "
+                        f"({shortened(earlier)} and {shortened(value)})"
+                    )
 
-    def add_answers(self, row: Mapping[str, Json], answers: Sequence[Json]) -> None:
-        """Add a row of several answers: a request, or each answer as one where answers, or lists beside them, state any."""
+    def add_answers(
+        self, row: Mapping[str, Json], answers: Sequence[Json], question: str | None = None
+    ) -> None:
+        """Add a row of several answers to a question.
+
+        It is a request, or each answer is one where answers, or lists beside them, state a setting.
+        """
         lists = {}
         for name, value in row.items():
             if setting_of(name) and isinstance(value, list) and len(value) == len(answers):
@@ -104,9 +132,9 @@ class RequestSettings:
             of_answers.append(of_list | _stated(as_object(answer)))
         if any(of_answers):
             for stated in of_answers:
-                self.add({**_stated(row), **stated})
+                self.add({**_stated(row), **stated}, question=question)
         else:
-            self.add(row)
+            self.add(row, question=question)
 
     def add_rows(self, table: pd.DataFrame, times: np.ndarray | None = None) -> None:
         """Add what each row of a table states in the columns of these names, however they are written.
@@ -182,6 +210,7 @@ class RequestSettings:
             "sampling": self.sampling,
             "greedy_by": self.greedy_by,
             "may_repeat": self.may_repeat,
+            "mixed": self.mixed,
             "selected": self.chosen,
             "warnings": (*warnings, *self.warnings),
         }

@@ -46,7 +46,6 @@ def _read(source: JsonFile) -> Log:
         responses += 1
         body = _body(row)
         request = object_at(row, "request") or row
-        settings.add(request)
         question = question_of(request)
         name = name_of(row, IDS, table)
         if name is None and question is not None:
@@ -55,6 +54,7 @@ def _read(source: JsonFile) -> Log:
         if name is None:
             nameless += 1
             name = ALONE
+        settings.add(request, question=name)
         table.prompt(name, question)
         table.answered_by(name, text_at(body, "model"))
         servers |= dict.fromkeys(_servers_of(body))

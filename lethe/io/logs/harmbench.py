@@ -38,7 +38,7 @@ def _read_harmbench(source: JsonFile) -> Log:
     for behavior, answers in source.object.items():
         if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
             raise BadFile(source.path, f"behavior {behavior[:80]!r}: expected a list of objects")
-        settings.add_answers({}, answers)
+        settings.add_answers({}, answers, behavior)
         prompts = [_wording(answer.get("test_case")) for answer in answers]
         for sample, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), start=1):
             text = answer.pop("generation", ABSENT)

@@ -59,9 +59,10 @@ def _read_helm(source: JsonFile) -> Log:
             raise BadFile(path, problem, "Use the method generation.")
         if temperature is None:
             temperature = request.get("temperature")
-        settings.add(request)
+        name = _name_of(state)
+        settings.add(request, question=name)
         cached += result.get("cached") is True
-        _add_completions(table, _name_of(state), request, result, statistics)
+        _add_completions(table, name, request, result, statistics)
     if table.most() > 1:
         notes.insert(
             0, "a statistic of several completions belongs to the prompt, not to an answer"
@@ -85,6 +86,7 @@ def _read_helm(source: JsonFile) -> Log:
         sampling=sampling,
         greedy_by=greedy(sampling) or settings.greedy_by,
         may_repeat=settings.may_repeat,
+        mixed=settings.mixed,
         selected=settings.chosen,
         means=_means_of_helm,
         repeats=repeats,

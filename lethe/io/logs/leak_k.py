@@ -53,7 +53,7 @@ def _read_leak_k(source: JsonFile) -> Log:
         question = str(len(questions))
         questions.append(question)
         table.prompt(question, row["prompt"], scores=_of_the_question(row))
-        settings.add_answers(row, row["responses"])
+        settings.add_answers(row, row["responses"], question)
         for sample, response in enumerate(row["responses"], start=1):
             text = response.pop("response", None)
             if text is not None and not isinstance(text, str):

@@ -55,8 +55,8 @@ def _read(source: JsonFile) -> Log:
     output = _Output(source)
     asked = _input_beside(source.path, output.line_of_request)
     settings = RequestSettings()
-    for body in asked.body_of_request.values():
-        settings.add(body)
+    for request, body in asked.body_of_request.items():
+        settings.add(body, question=question_of(body) or request)
     if not asked.body_of_request:
         table = output.table_by_request()
     else:

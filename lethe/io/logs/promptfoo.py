@@ -200,6 +200,7 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[PromptfooAnswer]
     cached = sum(row.cached for row in rows)
     every_cached = cached == len(rows)  # then the log is refused as a whole
     repeat = object_at(head, "runtimeOptions").get("repeat")
+    asked: list[tuple[str, PromptfooAnswer]] = []
     for rank, test in enumerate(tests):
         repeats_of_prompt: dict[int, list[PromptfooAnswer]] = {}
         for row in test:
@@ -207,15 +208,16 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[PromptfooAnswer]
         metrics = dict.fromkeys(name for row in test for name in row.metrics)
         for prompt, repeats in sorted(repeats_of_prompt.items()):
             name = f"{prompt}/{rank}"
+            asked += [(name, row) for row in repeats]
             planned = _planned(len(repeats), test[0].repeat or repeat)
             table.prompt(name, repeats[0].prompt, planned)
             table.judge(name, ["success", "score", *metrics])
             _add(table, name, repeats, metrics, skip_cached=not every_cached)
 
-    decodings = _decodings(head, rows)
+    decodings = _decodings(head, [row for _, row in asked])
     settings = RequestSettings()
-    for decoding in decodings:
-        settings.add(decoding)
+    for (name, _), decoding in zip(asked, decodings, strict=True):
+        settings.add(decoding, question=name)
     notes = ["success and score are those of the assertions: 1 is a pass"]
     if not any("temperature" in settings for settings in decodings):
         notes.append("temperature is not stated")
@@ -244,6 +246,7 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[PromptfooAnswer]
         means=_means_of_promptfoo,
         greedy_by=settings.greedy_by,
         may_repeat=settings.may_repeat,
+        mixed=settings.mixed,
         selected=settings.chosen,
         repeats=repeats_said,
         engine=", ".join(sorted(engines)) or None,

@@ -78,13 +78,13 @@ def _read(source: JsonFile) -> Log:
             legal = ", ".join(f"`{name}`" for name in LISTS)
             problem = "holds no list of answers: texts, or objects with a text"
             raise BadRow(source.path, line, problem, f"Name the list by one of {legal}.")
-        settings.add_answers(row, row[key])
         is_vllm |= "prompt_token_ids" in row
         question = question_of(row)
         name = name_of(row, IDS, table)
         if name is None or is_vllm:  # vLLM numbers requests, and several may ask one question
             place = f"question {len(name_of_question) + 1}"
             name = name_of_question.setdefault(question or str(line), name or place)
+        settings.add_answers(row, row[key], name)
         table.prompt(name, question)
         table.answered_by(name, as_text(row.get("model", row.get("model_id"))))
         for response in _responses(source, line, row, key):

@@ -248,6 +248,58 @@ def test_a_sound_log_is_written_without_further_columns(tmp_path, rows):
     assert list(table) == ["prompt_id", "sample", "text", "leaked"]
 
 
+def request(number, **settings):
+    asks = asked(number)
+    return {**asks, "body": {**asks["body"], **settings}}
+
+
+def chosen_by(name, **settings):
+    """A completion with the settings of its request."""
+    return {**completion(name, "m"), "request": {"prompt": f"Who is {name}?", **settings}}
+
+
+def said_of(place):
+    return " ".join(log.call(place).output.replace("'", "").split())
+
+
+BY_SETTING = {
+    "responses": lambda first, second: [
+        responses(first, model="m", temperature=0.3),
+        responses(second, model="m", temperature=0.7),
+    ],
+    "responses-with-lists": lambda first, second: [
+        responses(first, model="m", temperature=[0.3] * N),
+        responses(second, model="m", temperature=[0.7] * N),
+    ],
+    "completions": lambda first, second: [
+        chosen_by(first, temperature=0.3),
+        chosen_by(second, temperature=0.7),
+    ],
+    "table": lambda first, second: [
+        {"prompt_id": first, "text": "Nobody.", "leaked": 0, "temperature": 0.3},
+        {"prompt_id": second, "text": "Nobody!", "leaked": 0, "temperature": 0.7},
+    ],
+}
+
+
+@pytest.mark.parametrize("form", BY_SETTING)
+def test_a_question_of_a_log_that_two_settings_answer_carries_no_claim(tmp_path, form):
+    of_one = lines(tmp_path / "one.jsonl", BY_SETTING[form]("a", "a"))
+    of_two = lines(tmp_path / "two.jsonl", BY_SETTING[form]("a", "b"))
+
+    assert "values of temperature (0.3 and 0.7)" in said_of(of_one)
+    assert "values of temperature (0.3 and 0.7)" not in said_of(of_two)
+
+
+def test_a_question_of_a_batch_that_two_settings_answer_carries_no_claim(tmp_path):
+    lines(
+        tmp_path / "batch_input.jsonl", [request(1, temperature=0.3), request(2, temperature=0.7)]
+    )
+    output = lines(tmp_path / "batch_output.jsonl", [batched(1, "m"), batched(2, "m")])
+
+    assert "has several values of temperature (0.3 and 0.7)" in said_of(output)
+
+
 @pytest.mark.parametrize("column", ["temperature", "top_p", "gen_kwargs.max_tokens"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_answers_to_a_question_by_several_settings_are_no_draws_of_one_law(
