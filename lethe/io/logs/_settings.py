@@ -69,7 +69,7 @@ def setting_of(name: str) -> str | None:
     return None
 
 
-def laws_among(columns: Iterable[object]) -> list[object]:
+def laws_among(columns: Iterable[str]) -> list[str]:
     """The columns of settings that decide the law of an answer: all but a seed, since each answer may have one of its own."""
     return [column for column in columns if setting_of(str(column)) not in (None, "seed")]
 
