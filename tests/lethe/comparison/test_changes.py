@@ -181,6 +181,22 @@ def test_an_answer_tree_halves_the_capital_of_the_counts():
     assert beside.log_e_worse == pytest.approx(alone.log_e_worse - math.log(2))
 
 
+@pytest.mark.parametrize(
+    ("leaks", "leaks_of_tree", "by_ends"),
+    [pytest.param(60, 0, False, id="counts"), pytest.param(0, 900, True, id="tree")],
+)
+def test_a_change_by_counts_and_a_tree_has_the_numbers_of_the_stronger(
+    leaks, leaks_of_tree, by_ends
+):
+    old = (*counted([0]), *trees([0]))
+    new = (*counted([leaks]), *trees([leaks_of_tree]))
+
+    (found,) = compared(old, new, exactly=True).proved
+
+    assert found.worse
+    assert found.by_ends == by_ends
+
+
 def test_certain_ends_prove_a_change_beyond_any_level():
     def certain(lower, upper):
         ends = {"lower": lower, "upper": upper, "alpha_lower": 0.0, "alpha_upper": 0.0}
