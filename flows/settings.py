@@ -74,7 +74,7 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
         section, last = section_of(document, key, value, str(path))
         if last not in section or section[last] != value:
             changes.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
-            section[last] = value
+            section[last] = copy.deepcopy(value)  # a later change, of a key within, is none of the caller's value
     changes += _attacks_in_their_place(document)
     changes += write_copies(document)
     stream = io.StringIO()

@@ -1,5 +1,6 @@
 """Presets and keys of the command line; params.yaml, checked before anything runs."""
 
+import copy
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -69,7 +70,7 @@ def changed_document(
     document = read_yaml(source)
     for key, value in settings:
         section, last = section_of(document, key, value, shown_as)
-        section[last] = value
+        section[last] = copy.deepcopy(value)  # a later change, of a key within, is none of the caller's value
     write_copies(document)
     return document
 

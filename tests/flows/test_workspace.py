@@ -383,6 +383,18 @@ def params(tmp_path):
     return path
 
 
+def test_a_change_within_a_given_value_is_none_of_the_giver(params):
+    """A sweep gives each of its points the same values before those of the point."""
+    npo = {"loss": "npo", "lr": 5.0e-4, "epochs": 20, "beta": 0.4, "retain_weight": 20.0}
+    common = [("unlearn.methods.npo", npo), ("models.npo_relearn", dict(ATTACK))]
+
+    settings.change(params, [*common, ("unlearn.methods.npo.beta", 0.2)])
+
+    assert config.load(params).unlearn.methods["npo"].beta == 0.2
+    assert npo["beta"] == 0.4
+    assert common[1] == ("models.npo_relearn", ATTACK)
+
+
 def test_a_setting_under_models_becomes_an_attack(params):
     before = config.load(params)
     said = settings.change(params, [("models.npo_relearn", ATTACK)])

@@ -182,6 +182,17 @@ def test_a_name_that_a_seed_needs_is_not_taken_from_another_entry(params):
         settings.change(params, [("models.npo_12", {"path": "data/models/base"}), SEEDS])
 
 
+def test_a_document_takes_a_copy_of_each_value():
+    npo = {"loss": "npo", "seeds": [2, 12]}
+
+    document = changed_document(
+        [("unlearn.methods.npo", npo), ("unlearn.methods.npo.beta", 0.2)], ROOT / config.FILE
+    )
+
+    assert document["unlearn"]["methods"]["npo"]["beta"] == 0.2
+    assert npo == {"loss": "npo", "seeds": [2, 12]}
+
+
 @pytest.mark.parametrize(("preset", "count"), [("methods", 47), ("five-retrains", 5)])
 def test_a_preset_says_its_seeds_in_one_key(preset, count):
     document = changed_document(read_preset(preset).items(), ROOT / config.FILE)
