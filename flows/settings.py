@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ruamel.yaml import YAML
+from ruamel.yaml.representer import RoundTripRepresenter
 
 from flows import workspace
 from lethe import config
@@ -154,6 +155,10 @@ def _yaml() -> YAML:
     yaml.preserve_quotes = True
     yaml.width = 4096  # never fold a long line
 
+    class Representer(RoundTripRepresenter):  # DVC in this process writes by the class of ruamel.yaml
+        pass
+
+    yaml.Representer = Representer
     represent = yaml.representer.add_representer
     represent(
         type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null")

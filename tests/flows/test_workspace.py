@@ -395,6 +395,14 @@ def test_a_change_within_a_given_value_is_none_of_the_giver(params):
     assert common[1] == ("models.npo_relearn", ATTACK)
 
 
+def test_dvc_writes_its_files_as_ever_after_a_change(params):
+    from dvc.utils.serialize import dumps_yaml
+
+    settings.change(params, [("sample.n", 64)])
+
+    assert dumps_yaml({"lr": 1e-05, "key": None}) == "lr: 1e-05\nkey:\n"
+
+
 def test_a_setting_under_models_becomes_an_attack(params):
     before = config.load(params)
     said = settings.change(params, [("models.npo_relearn", ATTACK)])

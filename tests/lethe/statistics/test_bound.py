@@ -9,7 +9,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lethe.statistics
@@ -149,6 +149,8 @@ def are_outward(shown_low: str, shown_high: str, ends: tuple[Bound, Bound]) -> b
 @given(signed, signed, st.sampled_from([0.01, 0.05]))
 def test_the_interval_of_a_quality_is_two_bounds(advantages, others, alpha):
     as_many_others = others[: len(advantages)] + advantages[len(others) :]
+    for other in (as_many_others, advantages[::-1]):
+        assume(np.ptp(np.add(advantages, other)) > 1e-9)  # else no attack has an interval
     original = {"a": np.array([advantages]), "b": np.array([advantages[::-1]])}
     swapped = {"a": np.array([as_many_others]), "b": np.array([advantages])}
 
@@ -164,6 +166,18 @@ def test_the_interval_of_a_quality_is_two_bounds(advantages, others, alpha):
         assert (low.assumes, low.method) == (quality.assumes, quality.method)
         shown_low, shown_high = _interval(ends).split(" to ")
         assert are_outward(shown_low, shown_high, ends)
+
+
+@pytest.mark.parametrize("others", [[0.5, 0.5, 0.5], [0.3, 0.2, 0.1]])
+def test_a_quality_of_seeds_with_one_value_has_no_bounds(others):
+    original = {"a": np.array([np.subtract(0.5, others)])}
+    swapped = {"a": np.array([others])}
+
+    found = unlearning_quality(original, swapped, alpha=0.05)
+
+    assert found.bounds() is None
+    assert found.ci_low is None
+    assert found.ci_high is None
 
 
 @pytest.fixture(scope="module")
