@@ -53,13 +53,16 @@ def modified(path: Path) -> Iterator[dict[str, Any]]:
     """
     from dvc.utils.serialize import load_yaml
 
-    values = load_yaml(path) if path.exists() else {}
+    mode = path.stat().st_mode if path.exists() else None
+    values = load_yaml(path) if mode is not None else {}
     yield values
     text = io.StringIO()
     _format().dump(values, text)
     with atomic_file(path) as new:
         # The emitter puts a blank behind a key without a value.
         new.write_text(text.getvalue().replace(": \n", ":\n"), encoding="utf-8")
+    if mode is not None:  # another user of the folder may write it, too
+        path.chmod(mode)
 
 
 def _format() -> YAML:

@@ -56,6 +56,15 @@ def test_without_a_file_there_is_one_afterwards(tmp_path):
     assert serialize.load_yaml(tmp_path / "dvc.lock") == {"schema": "2.0"}
 
 
+def test_who_could_write_the_file_still_can(lock):
+    lock.chmod(0o664)
+
+    with lock_file.modified(lock) as values:
+        values["stages"] = {}
+
+    assert lock.stat().st_mode & 0o777 == 0o664
+
+
 def test_a_stage_that_fails_meanwhile_leaves_the_file(lock):
     before = lock.read_bytes()
 
