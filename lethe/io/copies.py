@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import shortened
+from lethe.io.ids import as_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +23,8 @@ NAMES = frozenset(
         *("completion_id", "answer_id", "message_id", "id", "uuid", "seed"),
     )
 )
+# Columns of an answer's text.
+TEXTS = ("text", "response", "completion", "generation", "output", "reply")
 # Columns that say who or what judged an answer, or by what: an answer has a row for each of them.
 JUDGING = frozenset(
     (
@@ -67,7 +70,7 @@ def copies(table: pd.DataFrame, name: str) -> np.ndarray:
             table.duplicated([name, "sample"]) & table["sample"].notna()
         ).to_numpy()
         return is_copy
-    texts = table.astype(str)  # a cell may hold a list
+    texts = table.apply(as_texts)
     for column in naming(table.columns, name):
         pairs = texts[[name, column]].drop_duplicates()
         if len(pairs) > texts[name].nunique():
@@ -105,10 +108,10 @@ def judged_twice(
     neither a name of the answer (`NAMES`) nor its text, in one of the columns ``texts``.
     """
     answers = [*naming(table.columns, name), *texts]
-    if any(not table[[name, answer]].astype(str).duplicated().any() for answer in answers):
+    if any(not table[[name, answer]].apply(as_texts).duplicated().any() for answer in answers):
         return None
     for column in judging(table.columns):
-        pairs = table.loc[table[column].notna(), [name, column]].astype(str).drop_duplicates()
+        pairs = table.loc[table[column].notna(), [name, column]].apply(as_texts).drop_duplicates()
         several = pairs[pairs.duplicated(name, keep=False)]
         if column in (name, score) or several.empty:
             continue
@@ -135,7 +138,7 @@ def repeated_texts(
         A setting that repeats an answer on some servers, if the table states one. It did, where all answers to each of the
         questions are the same.
     """
-    said = answers[text].astype(object).where(answers[text].notna(), "").astype(str)  # of any type
+    said = as_texts(answers[text].astype(object).where(answers[text].notna(), ""))
     questions = answers[name]
     if (
         setting

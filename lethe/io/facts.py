@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lethe.errors import plural, shortened
+from lethe.io.ids import as_texts
 from lethe.registry import JUDGES, SCORERS
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def mixed_rows(
         if not tells or column in (name, score):
             continue
         present = table[table[column].notna()]
-        pairs = present[[name]].assign(value=present[column].astype(str)).drop_duplicates()
+        pairs = present[[name]].assign(value=as_texts(present[column])).drop_duplicates()
         several = pairs[pairs.duplicated(name, keep=False)]
         if several.empty:
             continue
@@ -120,7 +121,7 @@ def _says(table: pd.DataFrame, column: str, times: np.ndarray | None = None) -> 
     """How many rows of a table say yes in this column, each so many ``times``; none where it has no such column."""
     if column not in table:
         return 0
-    says_yes = table[column].astype(str).str.strip().str.lower().isin(YES)
+    says_yes = as_texts(table[column]).str.strip().str.lower().isin(YES)
     if times is None:
         return int(says_yes.sum())
     return int(times[says_yes.to_numpy()].sum())

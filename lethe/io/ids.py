@@ -135,9 +135,14 @@ def candidates(table: pd.DataFrame, scores: Collection[str]) -> list[str]:
     return sorted(found, key=lambda name: not _says_so(name))
 
 
+def as_texts(column: pd.Series) -> pd.Series:
+    """The cells of a column as Python writes them, whatever they are: also lists, and bytes that are no text."""
+    return column.astype(object).map(str)
+
+
 def repeats(column: pd.Series) -> bool:
     """Whether two cells of a column are the same text."""
-    return column.astype(str).nunique() < len(column)
+    return as_texts(column).nunique() < len(column)
 
 
 def _words(name: str) -> set[str]:
@@ -154,7 +159,7 @@ def _may_name(column: pd.Series, name: str, scores: Collection[str]) -> bool:
 
     if name in scores or name in OF_ANSWERS:
         return False
-    distinct = column.astype(str).nunique()
+    distinct = as_texts(column).nunique()
     if distinct < 2:
         return False
     if name.startswith("Unnamed:") and distinct == len(column):  # the row numbers of pandas

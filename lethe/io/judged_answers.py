@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue
-from lethe.io.copies import copied, copies, judged_twice
+from lethe.io.copies import TEXTS, copied, copies, judged_twice
 from lethe.io.files import Json
-from lethe.io.ids import PROMPT
-from lethe.io.row_ends import TEXTS
+from lethe.io.ids import PROMPT, as_texts
 from lethe.io.tables import JUDGE, file_line, numeric_column, read_table
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
     """Return the judge that a table names, None where it names none; `BadFile` where it names several."""
     if JUDGE not in table:
         return None
-    names = table[JUDGE].dropna().astype(str).unique().tolist()
+    names = as_texts(table[JUDGE].dropna()).unique().tolist()
     if len(names) > 1:
         problem = f"has verdicts of {len(names)} judges ({JUDGE}: {', '.join(names[:3])})"
         raise BadFile(path, problem, "Keep one judge.")

@@ -14,6 +14,7 @@ from lethe.errors import BadFile, BadRow, shortened
 from lethe.io.copies import REFUTED, log_chance
 from lethe.io.facts import MODELS
 from lethe.io.files import read_text
+from lethe.io.ids import as_texts
 from lethe.io.packed import suffix_of
 from lethe.io.tables import (
     TABLE_SUFFIXES,
@@ -71,9 +72,10 @@ def _plain_losses(path: Path) -> np.ndarray:
 def check_records(path: Path, table: pd.DataFrame) -> None:
     """Refuse a record that stands twice, and rows of several models: an audit is of one model and of single records."""
     for label in table.columns:
-        column = table[label]
-        is_copy = (column.duplicated() & column.notna()).to_numpy()
-        if str(label).lower() in RECORDS and is_copy.any():
+        if str(label).lower() not in RECORDS:
+            continue
+        is_copy = (as_texts(table[label]).duplicated() & table[label].notna()).to_numpy()
+        if is_copy.any():
             line = file_line(path, int(np.argmax(is_copy)))
             raise BadRow(path, line, f"{label} repeats an earlier row", "Give one row per record.")
     check_one_model(path, table, RUNS)
@@ -82,8 +84,10 @@ def check_records(path: Path, table: pd.DataFrame) -> None:
 def check_one_model(path: Path, table: pd.DataFrame, names: Collection[str] = MODELS) -> None:
     """Refuse rows with several values of a column of these ``names``, unless each row has its own."""
     for label in table.columns:
-        values = table[label].dropna().astype(str).unique().tolist()
-        if str(label).lower() in names and 1 < len(values) < len(table):
+        if str(label).lower() not in names:
+            continue
+        values = as_texts(table[label].dropna()).unique().tolist()
+        if 1 < len(values) < len(table):
             named = " and ".join(map(shortened, values[:2]))
             problem = f"has {len(values)} values of {label} ({named}), and an audit is of one model"
             raise BadFile(path, problem, "Give a file for each.")

@@ -18,6 +18,7 @@ from lethe.io.answer_ends import (
     missing_kind,
 )
 from lethe.io.cells import number_of_cell
+from lethe.io.copies import TEXTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +36,6 @@ ENDS = (
 # Columns that hold an error where there was one, a status of HTTP or of a request, and texts of an answer.
 ERRORS = ("error", "errors", "error_message", "exception")
 STATUSES = ("status", "status_code", "http_status")
-TEXTS = ("text", "response", "completion", "generation", "output", "reply")
 SAYS_NOTHING = ("", "none", "null", "nan", "<na>", "na", "n/a", "-")
 GOOD = frozenset("ok okay success successful succeeded complete completed done finished".split())
 NO_ERROR = frozenset((*SAYS_NOTHING, *GOOD, "no", "n", "no error", "false", "off", "[]", "{}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lethe.io.copies import judged_twice, repeated_texts
+from lethe.io.copies import TEXTS, judged_twice, repeated_texts
 from lethe.io.facts import (
     CACHED,
     REFUSED_BECAUSE,
@@ -17,7 +17,6 @@ from lethe.io.facts import (
     reasons_in,
 )
 from lethe.io.logs._settings import NESTED, RequestSettings, laws_among, setting_of
-from lethe.io.row_ends import TEXTS
 from lethe.text import upper_first
 
 if TYPE_CHECKING:

@@ -88,9 +88,7 @@ class RequestSettings:
     greedy_setting: str = ""
     _laws: dict[tuple[str, str], Json] = field(default_factory=dict)  # by question and setting
 
-    def add(
-        self, request: Mapping[str, Json], times: int = 1, question: str | None = None
-    ) -> None:
+    def add(self, request: Mapping[str, Json], times: int = 1, question: str | None = None) -> None:
         """Add what a request states, itself or in an object of settings.
 
         ``times`` is how many requests state it, and ``question`` the name of what it asks.

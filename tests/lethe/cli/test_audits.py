@@ -368,3 +368,15 @@ def test_seeds_with_one_value_give_no_interval(tmp_path):
 
     assert (found["ci_low"], found["ci_high"]) == (None, None)
     assert "have one value" in " ".join(audit.call().output.split())
+
+
+@pytest.mark.parametrize("cell", [b"\xff", [1, 2]])
+@pytest.mark.parametrize("column", ["note", "model"])
+def test_a_column_of_any_cells_beside_losses_is_no_traceback(tmp_path, cell, column):
+    table = pd.DataFrame({"loss": np.linspace(0.1, 2.0, 40), column: [cell] * 40})
+    table.to_parquet(tmp_path / "train.parquet")
+    population = tmp_path / "population.csv"
+    population.write_text("loss\n" + "\n".join(map(str, np.linspace(0.5, 3.0, 40))))
+
+    audit = Command("audit", "epsilon-star", "--delta", 1e-5)
+    audit.result("--train", tmp_path / "train.parquet", "--population", population)
