@@ -17,7 +17,6 @@ from lethe.io.facts import (
     reasons_in,
 )
 from lethe.io.logs._settings import NESTED, RequestSettings, laws_among, setting_of
-from lethe.text import upper_first
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +65,7 @@ def facts_of_rows(
     judged = judged_twice(table, name, filter(None, [answer]), score)
     if judged is not None:
         problem, remedy = judged
-        refused.append(f"{upper_first(problem)}. {remedy}")
+        refused.append(f"{problem[:1].upper()}{problem[1:]}. {remedy}")
     return Facts(
         deterministic=deterministic,
         repeated=repeated,
