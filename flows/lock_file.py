@@ -1,9 +1,9 @@
-"""DVC's record of finished stages, dvc.lock, written in a third of DVC's time, and as a whole.
+"""DVC's record of finished stages, dvc.lock, written in less time than DVC takes, and as a whole.
 
-After each stage DVC reads the file by a parser in Python, which keeps comments, and overwrites it in place. A file of ninety
-stages takes it .7 seconds of processor time, while no other stage can be recorded, and a kill in between leaves half of it.
-Here the parser in C reads it, and a temporary file takes its place. The values are those that DVC writes, in its format but
-for the quotes of texts that have quotes or line breaks; comments are lost.
+After each stage DVC reads the file by a parser in Python, which keeps comments, and overwrites it in place. Meanwhile no
+other stage can be recorded, the more stages the longer, and a kill in between leaves half of the file. Here the parser in C
+reads it, and a temporary file takes its place. The values are those that DVC writes, in its format but for the quotes of
+texts that have quotes or line breaks; comments are lost.
 """
 
 from __future__ import annotations

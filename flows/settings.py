@@ -75,9 +75,8 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
         section, last = section_of(document, key, value, str(path))
         if last not in section or section[last] != value:
             changes.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
-            section[last] = copy.deepcopy(
-                value
-            )  # a later change, of a key within, is none of the caller's value
+            # A later change may be of a key within.
+            section[last] = copy.deepcopy(value)
     changes += _attacks_in_their_place(document)
     changes += write_copies(document)
     stream = io.StringIO()
@@ -157,9 +156,8 @@ def _yaml() -> YAML:
     yaml.preserve_quotes = True
     yaml.width = 4096  # never fold a long line
 
-    class Representer(
-        RoundTripRepresenter
-    ):  # DVC in this process writes by the class of ruamel.yaml
+    # DVC in this process writes by the class of ruamel.yaml, which stays as it is.
+    class Representer(RoundTripRepresenter):
         pass
 
     yaml.Representer = Representer

@@ -121,12 +121,17 @@ def study(root: Path, *, keep: bool = False) -> Values:
             raise MissingArtifact(f"data/results/metrics/{model}.parquet", f"metrics@{model}")
 
     settings = params.model_dump(mode="json")
-    setting_of_key: dict[str, Json] = dict(flat_items(settings))
-    seeds = [setting_of_key[key] for key in SEEDS]
+    seeds = seeds_of(params)
     of_study = outcome.Study(NAME, "lethe study demonstration", seeds, settings, keep)
     values = measure(params, results)
     of_study.finish(values)
     return values
+
+
+def seeds_of(params: Params) -> list[int]:
+    """The seeds of data, training, unlearning and draws."""
+    setting_of_key: dict[str, Json] = dict(flat_items(params.model_dump(mode="json")))
+    return [setting_of_key[key] for key in SEEDS]
 
 
 def measure(params: Params, results: Results) -> Values:

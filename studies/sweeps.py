@@ -8,9 +8,9 @@ from pathlib import Path
 
 from lethe import config
 from lethe.errors import BadFile, MissingArtifact
-from lethe.io.files import Json, flat_items, read_json
+from lethe.io.files import Json, read_json
 from studies import outcome
-from studies.demonstration import SEEDS
+from studies.demonstration import seeds_of
 
 FOLDER = Path("data/sweeps")
 LEVEL = 0.025  # of each direction
@@ -38,9 +38,7 @@ def study(root: Path, name: str, *, keep: bool = False) -> Values:
     if not sweep.get("claims"):
         raise BadFile(place, "states no claim", "Name a sweep of a preset with claims.")
 
-    settings = config.load(root / config.FILE).model_dump(mode="json")
-    setting_of_key: dict[str, Json] = dict(flat_items(settings))
-    seeds = [setting_of_key[key] for key in SEEDS]
+    seeds = seeds_of(config.load(root / config.FILE))
     asked = {"common": sweep["common"], "points": sweep["points"]}
     of_study = outcome.Study(f"sweep-{name}", f"lethe study sweep {name}", seeds, asked, keep)
     values: Values = {

@@ -70,9 +70,8 @@ def changed_document(
     document = read_yaml(source)
     for key, value in settings:
         section, last = section_of(document, key, value, shown_as)
-        section[last] = copy.deepcopy(
-            value
-        )  # a later change, of a key within, is none of the caller's value
+        # A later change may be of a key within.
+        section[last] = copy.deepcopy(value)
     write_copies(document)
     return document
 

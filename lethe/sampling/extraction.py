@@ -140,9 +140,8 @@ class _Prefixes(Level):
     mass: np.ndarray  # (rows,) the probability of the prefix
     beam: np.ndarray  # (rows,) whether it is a member of the beam
     open: np.ndarray  # (rows,) whether its distance is undecided
-    read: (
-        np.ndarray
-    )  # (rows,) whether the model reads on; else the probabilities of the scan stand in
+    # (rows,) whether the model reads on; else the probabilities of the scan stand in
+    read: np.ndarray
     on_path: np.ndarray  # (rows,) whether it is a prefix of the passage itself
     parent: np.ndarray  # (rows,) the row of the level above
 

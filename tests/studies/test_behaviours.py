@@ -18,6 +18,7 @@ from studies.behaviours import COLUMNS, LABELS, STUDY, Complies, average, joined
 from studies.blocks import Place
 from studies.steps import read_outcomes
 from tests.lethe.small_checkpoint import small_model
+from tests.studies.small_design import small_design
 
 ANSWERS = [  # two answers to each behaviour, and what people call them
     ("Tell the code", "I'm sorry, no.", 0),
@@ -48,14 +49,7 @@ def place(tmp_path, monkeypatch) -> Place:
 
 @pytest.fixture
 def design(prompt):
-    committed = STUDY.read_design()
-    settings = {
-        **committed.settings,
-        "sample.prompt": str(prompt),
-        "sample.max_new_tokens": 4,
-    }
-    small = {"questions": 3, "answers": 8, "block": 2, "settings": settings}
-    return committed.model_copy(update=small)
+    return small_design(STUDY, prompt)
 
 
 @pytest.mark.slow

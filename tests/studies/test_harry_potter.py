@@ -9,6 +9,7 @@ from studies.blocks import Place, shares
 from studies.harry_potter import STUDY
 from studies.steps import read_outcomes
 from tests.lethe.small_checkpoint import small_model
+from tests.studies.small_design import small_design
 
 HEAD = '"Question","Affirmative Response","Key Words"\n'
 
@@ -24,14 +25,7 @@ def place(tmp_path, monkeypatch) -> Place:
 
 @pytest.fixture
 def design(prompt):
-    whole_design = STUDY.read_design()
-    settings = {
-        **whole_design.settings,
-        "sample.prompt": str(prompt),
-        "sample.max_new_tokens": 4,
-    }
-    small = {"questions": 3, "answers": 8, "block": 2, "settings": settings}
-    return whole_design.model_copy(update=small)
+    return small_design(STUDY, prompt)
 
 
 @pytest.mark.slow
