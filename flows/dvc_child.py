@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from flows import lock_file
 from lethe.errors import LetheError
+from lethe.io.files import write_text
 from lethe.process import PARAMS, die_with_parent
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 
 BUSY_SECONDS = 20  # a stage ends within ten seconds of its signal (lethe.process.watch)
+CLOCKS_DIFFER = 2  # seconds; a process's start is known to the second
 Outcome = TypeVar("Outcome")
 MD5 = "md5"  # the only hash that new DVC repositories use
 
@@ -94,6 +96,7 @@ def once_free(work: Callable[[], Outcome], stopped: Callable[[], bool] = lambda:
 
     until = time.monotonic() + BUSY_SECONDS
     while True:
+        mend_locks(Path.cwd())
         try:
             return work()
         except LockError:
@@ -177,24 +180,70 @@ def outputs_of(repo: Repo, stages: Collection[str]) -> list[Output]:
 
 
 def mend_locks(root: Path) -> None:
-    """Remove DVC's record of running commands where a full disk or a kill left it half: DVC would refuse every command."""
-    from dvc.lock import make_lock
+    """Mend DVC's record of running commands where a full disk or a kill left it half, or with a command that has ended.
+
+    DVC would refuse every command for either. It removes ended commands itself, but takes one for running whose parent has
+    not asked how it ended, or whose number another process has.
+    """
+    from dvc.lock import LockError, make_lock
 
     folder = root / ".dvc" / "tmp"
     record = folder / "rwlock"
     if not record.is_file():
         return
-    with make_lock(str(folder / "rwlock.lock"), tmp_dir=str(folder)):
-        try:
-            json.loads(record.read_text(encoding="utf-8"))
-        except ValueError:
-            record.unlink()
+    # Another command that has the lock writes the record now, and mends it.
+    with (
+        contextlib.suppress(LockError),
+        make_lock(str(folder / "rwlock.lock"), tmp_dir=str(folder)),
+    ):
+        _mend(record)
+
+
+def _mend(record: Path) -> None:
+    try:
+        users = json.loads(record.read_text(encoding="utf-8"))
+        working = _without_ended(users, record.stat().st_mtime)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        record.unlink()
+        return
+    if working != users:
+        write_text(record, json.dumps(working))
+
+
+def _without_ended(users: dict[str, Any], written: float) -> dict[str, Any]:
+    """DVC's record, which was last written at a time, without the commands that have ended."""
+    writing = {
+        path: user
+        for path, user in users.get("write", {}).items()
+        if not _has_ended(user["pid"], written)
+    }
+    reading = {}
+    for path, readers in users.get("read", {}).items():
+        left = [user for user in readers if not _has_ended(user["pid"], written)]
+        if left:
+            reading[path] = left
+    return {**users, "write": writing, "read": reading}
+
+
+def _has_ended(pid: int, written: float) -> bool:
+    """Whether the process that a record names has ended: a later one may have its number, or nobody asked how it ended."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        is_later = process.create_time() > written + CLOCKS_DIFFER
+        return is_later or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
 
 
 def other_command(root: Path, patience: float = 3) -> str:
     """Return the DVC command of another process that works here and outlives ``patience`` seconds; empty if there is none."""
     until = time.monotonic() + patience
     while True:
+        mend_locks(root)
         command = _working(root / ".dvc" / "tmp" / "rwlock")
         if not command or time.monotonic() > until:
             return command
@@ -234,8 +283,8 @@ def _command(pid: int) -> str:
     except OSError:
         return ""
     words = [os.path.basename(word) or word for word in text.split("\0") if word]
-    if not words:
-        return ""
+    if not words:  # it ends, and has no memory any more
+        return f"a command that ends (process {pid})"
     return f"`{' '.join(words)}` (process {pid})"
 
 

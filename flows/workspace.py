@@ -15,7 +15,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.dvc_child import holder, mend_locks, other_command
+from flows.dvc_child import holder, other_command
 from flows.warm import Warm
 from lethe.errors import BadFile, BadValue, LetheError, StageFailed
 from lethe.io.files import Json, alone, write_text
@@ -256,7 +256,6 @@ def _no_stage(name: str, groups: Sequence[str]) -> BadValue:
 
 def read_graph(root: Path) -> Graph:
     """Read the stages and what is stale; the stage `sources` runs first where it is stale, because others read it."""
-    mend_locks(root)
     command = other_command(root)
     if command:
         raise Busy(root, command)

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import os
+import subprocess
 import threading
 import time
 import types
@@ -81,6 +83,42 @@ def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
         assert not record.exists() or isinstance(
             json.loads(record.read_text()), dict
         )  # DVC may write its own
+
+
+def record_of_locks(small, pid: int) -> Path:
+    """DVC's record of a command that writes what the first stage writes."""
+    record = small.folder / ".dvc/tmp/rwlock"
+    record.parent.mkdir(parents=True, exist_ok=True)
+    place = str(small.folder / "data/dataset")
+    user = {"pid": pid, "cmd": "dvc repro"}
+    record.write_text(json.dumps({"write": {place: user}, "read": {place: [user]}}))
+    return record
+
+
+def test_a_killed_command_that_its_parent_never_asked_about_blocks_no_run(small, monkeypatch):
+    """As in a container whose first process takes no orphans: the number stays taken."""
+    monkeypatch.chdir(small.folder)
+    workspace.prepare(small.folder)
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    record_of_locks(small, ended.pid)
+
+    assert "prepare" in workspace.read_graph(small.folder).upstream
+    ended.wait()
+
+
+def test_a_later_process_with_the_number_of_a_killed_command_blocks_no_run(small, monkeypatch):
+    monkeypatch.chdir(small.folder)
+    workspace.prepare(small.folder)
+    later = subprocess.Popen(["sleep", "60"])
+    record = record_of_locks(small, later.pid)
+    os.utime(record, (time.time() - 3600,) * 2)
+
+    try:
+        assert "prepare" in workspace.read_graph(small.folder).upstream
+    finally:
+        later.kill()
+        later.wait()
 
 
 def test_a_half_written_dvc_lock_is_taken_from_the_copy_of_the_run_before(small, monkeypatch):
