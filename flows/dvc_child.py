@@ -41,6 +41,8 @@ MD5 = "md5"  # the only hash that new DVC repositories use
 def opened(params: os.PathLike[str] | None = None, *, wait: bool = True) -> Repo:
     """Open the repository of this folder; it waits for other DVC processes and reads the run's copy of params.yaml.
 
+    DVC then prints nothing of its own in this process.
+
     ``params``: that copy, where the environment of this process does not name it. Without ``wait`` a lock that another
     process has is a ``LockError`` within seconds.
     """
@@ -54,6 +56,7 @@ def opened(params: os.PathLike[str] | None = None, *, wait: bool = True) -> Repo
         def open(self, path: str | os.PathLike, mode: str = "r", **options: object) -> IO:
             return super().open(copy if os.path.abspath(path) == place else path, mode, **options)
 
+    silence()
     lock_file.write_as_a_whole()
     return Repo(os.getcwd(), fs=Files() if copy else None, _wait_for_lock=wait)
 
@@ -346,7 +349,6 @@ def done(job: dict[str, Any]) -> dict[str, object]:
 def main() -> None:
     """Do the job of the first argument, and write the answer as JSON to the descriptor of the second."""
     die_with_parent()
-    silence()
     job = json.loads(sys.argv[1])
     descriptor = int(sys.argv[2])
     answer = done(job)

@@ -236,7 +236,6 @@ def _work(message: bytes, lines: int, answer: int, loaded: bool) -> None:
         host = Host(answer) if loaded else None
         if host is not None:
             _in_this_process(host)
-        dvc_child.silence()
         result = dvc_child.done(json.loads(message))
         if host is not None:
             host.close()

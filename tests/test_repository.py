@@ -99,6 +99,17 @@ def test_the_folders_keep_to_their_budget(folders):
     assert {name: n for name, n in measured.items() if n > limits.get(name, n)} == {}
 
 
+@pytest.mark.parametrize("constant", ["CORE", "BESIDE"])
+def test_the_tests_that_mutants_are_tried_with_are_there(constant):
+    """Read, not imported: mutmut is no package of the tests."""
+    places = {}
+    for node in ast.parse((ROOT / "tests/benchmarks/mutants.py").read_text()).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id in ("CORE", "BESIDE"):
+            places[node.targets[0].id] = ast.literal_eval(node.value)
+
+    assert [name for name in places[constant] if not (ROOT / "tests/lethe" / name).exists()] == []
+
+
 def test_no_files_import_each_other_in_a_circle():
     assert circles(read_files(ROOT, ["lethe", "flows", "stages", "studies"])) == []
 

@@ -32,7 +32,7 @@ from mutmut.utils.format_utils import orig_function_and_class_names_from_key
 
 ROOT = Path(__file__).parents[2]
 CORE = ("statistics", "results", "sampling", "scoring")
-BESIDE = ("evaluation", "cli/test_extract_command.py", "api/test_turns.py")
+BESIDE = ("measure", "comparison", "verdict", "cli/test_extract_command.py", "api/test_turns.py")
 TESTS = (*(f"tests/lethe/{name}" for name in (*CORE, *BESIDE)), "tests/contract")
 KILLED = {"killed", "timeout", "segfault"}  # what hangs or crashes would do so in the suite
 # Mutants that no test can notice, by `Mutant.key`, each with the reason.

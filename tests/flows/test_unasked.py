@@ -1,5 +1,6 @@
 """Stages whose section of params.yaml is null."""
 
+import logging
 import shutil
 import threading
 
@@ -53,6 +54,15 @@ def test_a_stage_without_work_starts_no_process_and_is_done_for_dvc(folder, stag
     assert made == written.read_bytes()
     with unasked.dvc_child.opened() as repo:
         assert repo.status([stage]) == {}
+
+
+def test_dvc_says_nothing_of_a_stage_without_work(folder, caplog, capfd):
+    caplog.set_level(logging.INFO, "dvc")
+
+    unasked.Asked(NoProcesses(), config.load()).reproduce("extract@base", lambda stage, line: None)
+
+    assert not [record for record in caplog.records if record.name.startswith("dvc")]
+    assert "dvc.lock" not in "".join(capfd.readouterr())
 
 
 def test_a_stage_with_work_has_its_process(folder):
