@@ -334,9 +334,26 @@ def _link_to_itself(cause: BaseException) -> LetheError | None:
     return BadFile(place.strip("'\""), "is a link that leads to itself", "Name the file itself.")
 
 
+def _no_file_name(cause: BaseException) -> LetheError | None:
+    """The system takes no name that long: mostly it is the text of a file, where its place is wanted."""
+    if not isinstance(cause, OSError) or cause.errno != errno.ENAMETOOLONG:
+        return None
+    name = os.fsdecode(cause.filename or "")
+    problem = f"is too long for the name of a file ({len(name):,} characters)"
+    return BadFile(shortened(name), problem, "Name the place of the file, not what it holds.")
+
+
 def of_the_machine(error: BaseException) -> LetheError | None:
     """Return the error about the machine (disk, memory, permissions, packages) behind ``error``, if it caused it."""
-    for kind in (_disk_full, _out_of_memory, _unwritable, _link_to_itself, _not_installed):
+    kinds = (
+        _disk_full,
+        _out_of_memory,
+        _unwritable,
+        _link_to_itself,
+        _no_file_name,
+        _not_installed,
+    )
+    for kind in kinds:
         for cause in causes(error):
             found = kind(cause)
             if found is not None:

@@ -251,7 +251,7 @@ def _joined_rows(rows: Sequence[Result], settings: Params | None) -> list[Result
 
 def _items(record: Sequence[str], asked: Mapping[str, Row]) -> list[str]:
     """The ids of the questions about the record, in the order of the dataset."""
-    check(record, "record", "none", "at least one id, or FIELD=VALUE")
+    check(record, "record", [], "at least one id, or FIELD=VALUE")
     wanted = set()
     for named in record:
         if named in asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -426,7 +427,7 @@ def _sides(
     leak_is: Literal["high", "low"] | None,
 ) -> list[Side]:
     """The sides at these places; the models under test of the first, if it is a data folder and alone."""
-    named = [str(place) for place in places if place is not None]
+    named = [os.fspath(place) for place in places if place is not None]
     if len(named) > 1:
         return [read_side(place, score, filter, models, leak_is) for place in named]
     folder = Path(named[0])

@@ -136,7 +136,7 @@ def table(
     from lethe.api.runs import load_run
     from lethe.results import table as results
 
-    check(runs, "runs", "none", "at least one folder of a run")
+    check(runs, "runs", [], "at least one folder of a run")
     check(0 <= digits <= 12, "digits", digits, "a whole number from 0 to 12")
     if by == "method":
         return _by_method(runs, column, to, digits)

@@ -157,7 +157,7 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
             shape = f"shape {counted.shape} for {name!r}"
             raise BadValue("scores", shape, "at least one score of each prompt")
         prompts.append(PromptScores(name, counted, int(absent.sum())))
-    check(prompts, "scores", "none", "at least one prompt")
+    check(prompts, "scores", {}, "at least one prompt")
     return prompts
 
 
@@ -183,7 +183,10 @@ def _named(scores: Scores) -> Iterator[tuple[str, np.ndarray]]:
 def _numbers(scores: object) -> np.ndarray:
     """An array of scores; raises `BadValue` for words, or for lists of several lengths."""
     try:
-        return np.asarray(scores, dtype=np.float64)
+        array = np.asarray(scores)
+        if np.iscomplexobj(array):  # NumPy would drop the imaginary parts
+            raise TypeError
+        return array.astype(np.float64)
     except (TypeError, ValueError):  # words, or lists of several lengths
         legal = "numbers in [0, 1], equally many per prompt or a dict by prompt"
         raise BadValue("scores", scores, legal) from None

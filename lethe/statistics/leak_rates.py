@@ -323,7 +323,7 @@ class Rate:
     def _of_all(self, ks: ArrayLike) -> np.ndarray:
         legal = "a count of at least one question"
         if not self.leaks.size:
-            raise BadValue("leaks", "none", legal)
+            raise BadValue("leaks", [], legal)
         if np.isnan(self.leaks).any():
             raise BadValue("leaks", "NaN", legal)
         return counts.check_queries(ks)

@@ -51,7 +51,7 @@ def worst_prompt(bounds: Sequence[Bound | None]) -> tuple[int, Bound]:
     without a bound (None) are not covered.
     """
     present = [(place, bound) for place, bound in enumerate(bounds) if bound is not None]
-    check(present, "bounds", "none", "a list with a bound for at least one prompt")
+    check(present, "bounds", [], "a list with a bound for at least one prompt")
     place, largest = max(present, key=lambda entry: entry[1].value)
     return place, _covering(largest, Covers.WORST_PROMPT)
 

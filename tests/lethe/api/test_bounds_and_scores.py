@@ -98,6 +98,16 @@ def test_a_table_keeps_its_order_and_says_how_missing_counts():
         lethe.bounds(pd.DataFrame({"scores": [1.0]}))
 
 
+def test_complex_scores_do_not_lose_their_imaginary_parts():
+    with pytest.raises(BadInput, match="numbers in"):
+        lethe.bounds(np.array([0 + 1j, 1]))
+
+
+def test_arrays_are_no_sides_of_a_comparison():
+    with pytest.raises(TypeError, match="PathLike"):
+        lethe.compare(np.zeros(9), np.ones(9))
+
+
 @cases
 def test_a_mistake_is_a_sentence(function, arguments, words):
     with pytest.raises(BadInput, match=words):

@@ -158,6 +158,17 @@ def test_a_link_that_leads_to_itself_is_a_sentence(tmp_path):
         assert str(link) in str(of_the_machine(raised.value))
 
 
+@pytest.mark.parametrize(
+    "command", ["bounds NAME", "log NAME", "verify NAME", "compare NAME NAME", "label NAME"]
+)
+def test_a_files_text_in_place_of_its_name_is_a_sentence(tmp_path, monkeypatch, command):
+    """As of `lethe verify "$(cat certificate.json)"`."""
+    monkeypatch.chdir(tmp_path)
+    words = command.replace("NAME", json.dumps({"schema": "x" * 300}).replace(" ", "")).split()
+
+    assert "not what it holds" in Call().refused(*words)
+
+
 def test_an_encoding_that_lacks_a_character_is_no_crash(tmp_path):
     (tmp_path / "scores.csv").write_text("prompt_id,score\n\u0647,0.5\n", encoding="utf-8")
     narrow = {"PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
