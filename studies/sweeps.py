@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lethe import config
-from lethe.errors import BadFile, MissingArtifact
+from lethe.errors import BadFile
 from lethe.io.files import Json, read_json
 from studies import outcome
 from studies.demonstration import seeds_of
@@ -22,15 +22,13 @@ def study(root: Path, name: str, *, keep: bool = False) -> Values:
 
     Raises
     ------
-    MissingArtifact
-        If the sweep has not run.
     BadFile
-        If a point of it failed, or it has no claims.
+        If the sweep has not run, a point of it failed, or it has no claims.
     """
     place = root / FOLDER / f"{name}.json"
     command = f"lethe sweep --preset {name}"
     if not place.is_file():
-        raise MissingArtifact(str(place), f"the sweep ({command})")
+        raise BadFile(place, "is missing", f"Run {command} first.")
     sweep = read_json(place)
     if sweep["failed"]:
         points = ", ".join(sweep["failed"])

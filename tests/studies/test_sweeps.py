@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from lethe.errors import BadFile, MissingArtifact
+from lethe.errors import BadFile
 from studies import outcome, papers, sweeps
 from tests.small import ROOT
 
@@ -110,5 +110,5 @@ def test_a_sweep_that_decides_nothing_is_refused(tmp_path, changes, said):
 
 
 def test_a_sweep_that_did_not_run_is_named(tmp_path):
-    with pytest.raises(MissingArtifact, match="lethe sweep --preset fig-4a"):
+    with pytest.raises(BadFile, match="Run lethe sweep --preset fig-4a first"):
         sweeps.study(tmp_path, "fig-4a")
