@@ -569,13 +569,18 @@ def _tried(
     """The try of the gates on these draws, and the comparison at its level."""
     from lethe.io import tries
 
+    # What a gate asks adds rows of its own: the draws are those of one question to all gates, so that they are one try.
+    asking = ("alpha", "by", "on")
+    alike = {name: value for name, value in arguments.items() if name not in asking}
+    drawn = call(*sides, **{**alike, "worst": True})
+
     questions: list[str] = []
     draws: list[list[object]] = []
-    for row in comparison.rows():
+    for row in drawn.rows():
         draws.append([row.item, row.quantity, row.estimate, row.facts.get("p_value")])
         if row.scope == "question":
             questions.append(str(row.item))
-    worst = comparison.of_all("score_worst")
+    worst = drawn.of_all("score_worst")
     if worst:
         draws.append([worst.upper])
     record = comparison.record
@@ -1151,7 +1156,7 @@ def label(
     Parameters
     ----------
     page : Ask on a page of this machine (127.0.0.1, an address with a random key) until Ctrl-C or "Pause".
-    to_mlflow : Log the labelled answers and the next ones as traces in MLflow, at most 50 a call, and ask nothing.
+    to_mlflow : Log the labelled answers and the next ones as traces in MLflow, at most 50 over all calls, and ask nothing.
     from_mlflow : Take people's feedback "leaks" (true or false) on these traces as labels, and ask nothing.
     worst : With MLflow, also show (or take) this many answers that the verdicts call leaks, of the worst questions first.
     """

@@ -293,3 +293,21 @@ def test_another_threshold_on_the_same_draws_is_no_new_try(tmp_path):
     done = bounds.call(run, "--fail-above", 0.4, "--json")
 
     assert json.loads(done.stdout)["gate"]["tries"]["count"] == 1
+
+
+GATES_OF_TWO = {
+    "another gate": ("--fail-on", "worse"),
+    "another difference": ("--by", 0.4, "--require", "not-worse"),
+    "another level": ("--fail-above", 0.3, "--alpha", 0.01),
+}
+
+
+@pytest.mark.parametrize("options", GATES_OF_TWO.values(), ids=GATES_OF_TWO)
+def test_the_same_draws_of_two_sides_are_one_try_of_every_gate(tmp_path, options):
+    rng = np.random.default_rng(43)
+    before, after = (write(tmp_path / f"{name}.csv", leaking(rng, 0.1)) for name in "ab")
+    compare.call(before, after, "--fail-above", 0.3)
+
+    done = compare.call(before, after, *options, "--json")
+
+    assert json.loads(done.stdout)["tries"]["count"] == 1
