@@ -285,8 +285,9 @@ def read_log(
 
     Parameters
     ----------
-    file : A log of lm-eval, Inspect, HELM, garak, promptfoo, Leak-k, open-unlearning, HarmBench or JailbreakBench, or a
-        table of answers, whatever its name.
+    file : A log of lm-eval, Inspect, HELM, garak, promptfoo, deepeval, Leak-k, open-unlearning, HarmBench, JailbreakBench or
+        Every Eval Ever, an OpenAI batch or other responses of a server with OpenAI's interface, a list of answers per
+        question, or a table of answers, whatever its name.
     by : The column of a table of answers that names the question. [default: prompt_id]
 
     Examples

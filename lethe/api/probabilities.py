@@ -408,6 +408,7 @@ def extract(
     samples : The approximate number of continuations sampled per window; 0 keeps both ends certain.
     alpha : The probability with which a sampled end, or the word of the verdict, may fail, above 0 and at most 0.5.
     tau : The probability from which a window counts as extractable.
+    memory : MiB for the rows in flight.
 
     Notes
     -----
