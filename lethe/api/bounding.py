@@ -621,8 +621,11 @@ def _read(
             return _ScoreSource(str(scores), read.pointed(), stopped, licence.Source())
         known = licence.of_drawing(record_of_draws(place), ())
         return _ScoreSource(str(scores), read.pointed(), scored.could_stop(place, read), known)
+    is_table = hasattr(scores, "columns")
+    scores = scored.as_frame(scores)
     if hasattr(scores, "columns"):
-        read = scored.of_frame(scores, missing, score or DOCUMENTED, by, leak_is)
+        column = DOCUMENTED if is_table else str(scores.columns[0])
+        read = scored.of_frame(scores, missing, score or column, by, leak_is)
         stopped = scored.says_stopped(scores)
         return _ScoreSource("scores", read.pointed(), stopped, licence.Source())
     stated = replace(LEAKS, leak_is=leak_is)

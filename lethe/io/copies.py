@@ -10,46 +10,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import shortened
+from lethe.io.column_names import ALONE, columns_of
 from lethe.io.ids import as_texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Columns that name an answer, where a table has no `sample`: of two rows that are alike in all columns one is a copy.
-NAMES = frozenset(
-    (
-        *("sample_id", "sample_idx", "sample_index", "sample_number", "epoch", "trial", "draw"),
-        *("repeat", "repetition", "iteration", "generation_id", "response_id", "request_id"),
-        *("completion_id", "answer_id", "message_id", "id", "uuid", "seed"),
-    )
+NAMES = (
+    *("sample_id", "sample_idx", "sample_index", "sample_number", "epoch", "trial", "draw"),
+    *("repeat", "repetition", "iteration", "generation_id", "response_id", "request_id"),
+    *("completion_id", "answer_id", "message_id", "id", "uuid", "seed"),
 )
 # Columns of an answer's text.
 TEXTS = ("text", "response", "completion", "generation", "output", "reply")
 # Columns that say who or what judged an answer, or by what: an answer has a row for each of them.
-JUDGING = frozenset(
-    (
-        *("annotator", "annotator_id", "rater", "rater_id", "labeler", "labeller", "labelled_by"),
-        *(
-            "labeled_by",
-            "worker",
-            "worker_id",
-            "coder",
-            "reviewer",
-            "grader",
-            "evaluator",
-            "scorer",
-        ),
-        *(
-            "judge",
-            "judge_model",
-            "judge_name",
-            "detector",
-            "metric",
-            "criterion",
-            "rubric",
-            "aspect",
-        ),
-    )
+JUDGING = (
+    *("annotator", "annotator_id", "rater", "rater_id", "labeler", "labeller", "labelled_by"),
+    *("labeled_by", "worker", "worker_id", "coder", "reviewer", "grader", "evaluator", "scorer"),
+    *("judge", "judge_model", "judge_name", "detector", "metric", "criterion", "rubric", "aspect"),
 )
 # Of a question whose answers count as copies: so many answers, and so many words of their one text. A model that always
 # refuses in one sentence, or that answers in a word, draws such copies too; one that does so with another long text for each
@@ -88,15 +67,16 @@ def copied(table: pd.DataFrame, name: str) -> tuple[str, str]:
 
 def naming(header: Iterable[str], name: str) -> list[str]:
     """The columns of a table without samples that name its answers, beside that of the questions."""
-    found = [column for column in header if str(column).lower() in NAMES and column != name]
-    return [] if "sample" in header else found
+    if "sample" in header:
+        return []
+    return columns_of((column for column in header if column != name), NAMES, ALONE)
 
 
 def judging(header: Iterable[str]) -> list[str]:
     """The columns of a table without samples that say who judged its answers."""
-    return [
-        column for column in header if str(column).lower() in JUDGING and "sample" not in header
-    ]
+    if "sample" in header:
+        return []
+    return columns_of(header, JUDGING, ALONE)
 
 
 def judged_twice(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lethe.errors import plural, shortened
+from lethe.io.column_names import columns_of, meant
 from lethe.io.ids import as_texts
 from lethe.registry import JUDGES, SCORERS
 
@@ -26,24 +27,34 @@ LeakIs = Literal["high", "low"]  # which end of a score is a leak, as the user s
 # A column of a table that Lethe writes of a file of which nothing can be claimed: why, in whole sentences.
 REFUSED_BECAUSE = "refused_because"
 # Columns of a table that say that an answer is a copy of an earlier one.
-CACHED = ("cached", "is_cached", "was_cached", "from_cache", "cache_hit")
+CACHED = (
+    *("cached", "is_cached", "was_cached", "from_cache", "cache_hit", "is_cache_hit", "hit_cache"),
+    *("served_from_cache", "cached_answer", "cached_response", "cache_status", "x_cache", "cache"),
+)
+# Those that say "hit" of a copy; a yes in them may say that there is a cache.
+STATES_OF_CACHE = ("cache_status", "x_cache", "cache")
 # The words for 1 of `lethe.io.cells`, which loads NumPy, among them.
 YES = ("1", "1.0", "t", "y", "yes", "true")
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
+# Columns that say which model gave an answer.
 MODELS = (
-    "model",
-    "model_name",
-    "model_id",
-    "checkpoint",
-)  # columns that say which model gave an answer
+    *("model", "model_name", "model_id", "model_version", "model_revision", "model_path"),
+    *("checkpoint", "checkpoint_path", "ckpt", "adapter", "adapter_name", "deployment"),
+    *("engine", "provider", "system_fingerprint"),
+)
 # Columns that say, beside its id, which question an answer is to: two of their values under one id are two questions.
 OF_QUESTIONS = (
     *("prompt", "question", "query", "instruction", "input", "system_prompt", "template"),
-    *("split", "subset", "dataset", "benchmark", "task", "language"),
+    *("prompt_text", "question_text", "query_text", "instruction_text", "input_text"),
+    *("user_prompt", "user_message", "user_input", "system_message"),
+    *("wording", "paraphrase", "persona", "attack"),
+    *("split", "subset", "dataset", "benchmark", "task", "language", "lang"),
 )
-TELLING = frozenset((*MODELS, *OF_QUESTIONS))
+OF_REQUESTS = frozenset({"request"})  # the word that may stand before them
 DOCUMENTED = "score"  # the column of a plain table in which 1 is a leak, by the documents of Lethe
 WORD = re.compile(r"[^\W\d_]+")
+# Signs in a column's name by which it is the opposite of its words: 1-leak, !leak, leak < 0.5.
+TURNED = re.compile(r"[!~\u00ac<\u2264\u2260]|(?<!\w)(?:1(?:\.0)?\s*)?[-\u2212\u2013]\s*\w|=\s*0")
 NOT = frozenset("no not non none never without free un anti".split())
 # The words that may stand beside "leak" in a column whose 1 is a leak. Another word may turn it: leak_prevented.
 BESIDE_LEAK = frozenset(
@@ -72,16 +83,20 @@ def several_models(prompt: object, models: Sequence[object]) -> str:
     return f"Prompt {shortened(prompt)} has answers of {len(models)} models ({named})"
 
 
+def tells_apart(column: str) -> bool:
+    """Whether a column says which model gave an answer, or which question the answer is to."""
+    return meant(column, MODELS) is not None or meant(column, OF_QUESTIONS, OF_REQUESTS) is not None
+
+
 def mixed_rows(
     table: pd.DataFrame, name: str, score: str = "", settings: Collection[str] = ()
 ) -> str | None:
     """Why answers to some question of a table are those of several models or settings, or to several questions; None where
-    each question has one value of every column that would tell: those of `TELLING`, and of ``settings`` of sampling.
+    each question has one value of every column that would tell: `tells_apart`, and those of ``settings`` of sampling.
     ``name`` and ``score`` are no such columns.
     """
     for column in table.columns:
-        tells = column in settings or str(column).lower() in TELLING
-        if not tells or column in (name, score):
+        if column in (name, score) or not (column in settings or tells_apart(str(column))):
             continue
         present = table[table[column].notna()]
         pairs = present[[name]].assign(value=as_texts(present[column])).drop_duplicates()
@@ -90,7 +105,7 @@ def mixed_rows(
             continue
         prompt = several[name].iloc[0]
         values = several.loc[several[name] == prompt, "value"].tolist()
-        if str(column).lower() in MODELS:
+        if meant(str(column), MODELS):
             return several_models(prompt, values)
         named = " and ".join(map(shortened, values[:2]))
         return f"Prompt {shortened(prompt)} has {len(values)} values of {column} ({named})"
@@ -107,24 +122,31 @@ def cached_rows(table: pd.DataFrame, times: np.ndarray | None = None) -> str | N
 
     Each row counts so many ``times``, (rows,), by default once.
     """
-    for column in table.columns:
-        if str(column).lower() not in CACHED:
-            continue
-        rows = _says(table, column, times)
+    for column in columns_of(table.columns, CACHED):
+        words: tuple[str, ...] = YES
+        if meant(str(column), STATES_OF_CACHE):
+            words = ("hit",)
+        rows = _says(table, column, times, words)
         if rows:
             answers = plural(rows, "answer")
             return f"The table states that {answers} came from a cache (column {column})"
     return None
 
 
-def _says(table: pd.DataFrame, column: str, times: np.ndarray | None = None) -> int:
-    """How many rows of a table say yes in this column, each so many ``times``; none where it has no such column."""
+def _says(
+    table: pd.DataFrame,
+    column: str,
+    times: np.ndarray | None = None,
+    words: Sequence[str] = YES,
+) -> int:
+    """How many rows of a table begin with one of the ``words`` in this column, by default yes, each so many ``times``;
+    none where it has no such column."""
     if column not in table:
         return 0
-    says_yes = as_texts(table[column]).str.strip().str.lower().isin(YES)
+    says_so = as_texts(table[column]).str.strip().str.lower().str.split().str[0].isin(words)
     if times is None:
-        return int(says_yes.sum())
-    return int(times[says_yes.to_numpy()].sum())
+        return int(says_so.sum())
+    return int(times[says_so.to_numpy()].sum())
 
 
 def reasons_in(table: pd.DataFrame) -> tuple[str, ...]:
@@ -159,11 +181,11 @@ class Facts:
 def named(name: str) -> Meaning:
     """What a 1 says in a column of a user's file, by the column's name.
 
-    >>> [named(name) for name in ("has_leaked", "passed", "accuracy", "is_safe", "leak_prevented", "quality")]
+    >>> [named(name) for name in ("has_leaked", "passed", "accuracy", "is_safe", "leak_prevented", "1-leak")]
     ['leak', 'pass', 'match', 'refusal', 'unknown', 'unknown']
     """
     words = set(WORD.findall(name.replace("_", " ").casefold()))
-    if NOT & words:
+    if NOT & words or TURNED.search(name):
         return "unknown"
     for meaning, said in WORDS_OF.items():
         meant = words & set(said.split())

@@ -31,6 +31,14 @@ OF_ANSWERS = frozenset(
 MEASURES = frozenset(
     "tokens token length len count n time seconds cost words characters rank".split()
 )
+# Words in the name of a column whose text, another one in each row, says something of an answer.
+REMARKS = frozenset(
+    (
+        *"text answer answers response content comment note notes explanation rationale reasoning".split(),
+        *"output completion generation reply message judgement timestamp time date created at hash url file".split(),
+    )
+)
+NAMELESS = "Unnamed:"  # what pandas calls a column without a name
 WHOLE = re.compile(r"^([+-]?\d+)\.0+$")
 
 
@@ -154,7 +162,7 @@ def _says_so(name: str) -> bool:
 
 
 def _may_name(column: pd.Series, name: str, scores: Collection[str]) -> bool:
-    """Whether a column may name the questions: its name says so, or its texts or whole numbers repeat."""
+    """Whether a column may name the questions: its name says so, its cells repeat, or each row has its own text."""
     import pandas as pd
 
     if name in scores or name in OF_ANSWERS:
@@ -162,14 +170,17 @@ def _may_name(column: pd.Series, name: str, scores: Collection[str]) -> bool:
     distinct = as_texts(column).nunique()
     if distinct < 2:
         return False
-    if name.startswith("Unnamed:") and distinct == len(column):  # the row numbers of pandas
-        return False
+    is_numeric = pd.api.types.is_numeric_dtype(column)
+    if is_numeric and name.startswith(NAMELESS) and distinct == len(column):
+        return False  # the row numbers of pandas
     if _says_so(name):
         return True
+    if not is_numeric:
+        return distinct < len(column) or not REMARKS & _words(name)
     if distinct == len(column) or MEASURES & _words(name):
         return False
-    if not pd.api.types.is_numeric_dtype(column):
-        return True
     numbers = column.dropna().astype(float)
+    if ((numbers >= 0) & (numbers <= 1)).all():  # another score
+        return False
     whole = bool((numbers % 1 == 0).all())
-    return whole and bool(((numbers < 0) | (numbers > 1)).any())  # else it is another score
+    return whole or bool(numbers.duplicated(keep=False).all())  # 1.1 and 1.2 name sections

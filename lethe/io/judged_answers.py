@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue
+from lethe.io.column_names import OF_TEXTS, columns_of
 from lethe.io.copies import TEXTS, copied, copies, judged_twice
 from lethe.io.files import Json
 from lethe.io.ids import PROMPT, as_texts
@@ -75,7 +76,7 @@ def _check_one_judgement(path: str | os.PathLike, table: pd.DataFrame) -> None:
     is_copy = copies(table, name)
     if is_copy.any():
         raise BadRow(path, file_line(path, int(np.argmax(is_copy))), *copied(table, name))
-    judged = judged_twice(table, name, [column for column in TEXTS if column in table])
+    judged = judged_twice(table, name, columns_of(table.columns, TEXTS, OF_TEXTS))
     if judged is not None:
         raise BadFile(path, *judged)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, shortened
+from lethe.io.column_names import ALONE, columns_of
 from lethe.io.copies import REFUTED, log_chance
 from lethe.io.facts import MODELS
 from lethe.io.files import read_text
@@ -71,9 +72,7 @@ def _plain_losses(path: Path) -> np.ndarray:
 
 def check_records(path: Path, table: pd.DataFrame) -> None:
     """Refuse a record that stands twice, and rows of several models: an audit is of one model and of single records."""
-    for label in table.columns:
-        if str(label).lower() not in RECORDS:
-            continue
+    for label in columns_of(table.columns, RECORDS, ALONE):
         is_copy = (as_texts(table[label]).duplicated() & table[label].notna()).to_numpy()
         if is_copy.any():
             line = file_line(path, int(np.argmax(is_copy)))
@@ -81,11 +80,9 @@ def check_records(path: Path, table: pd.DataFrame) -> None:
     check_one_model(path, table, RUNS)
 
 
-def check_one_model(path: Path, table: pd.DataFrame, names: Collection[str] = MODELS) -> None:
+def check_one_model(path: Path, table: pd.DataFrame, names: tuple[str, ...] = MODELS) -> None:
     """Refuse rows with several values of a column of these ``names``, unless each row has its own."""
-    for label in table.columns:
-        if str(label).lower() not in names:
-            continue
+    for label in columns_of(table.columns, names):
         values = as_texts(table[label].dropna()).unique().tolist()
         if 1 < len(values) < len(table):
             named = " and ".join(map(shortened, values[:2]))

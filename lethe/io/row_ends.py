@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from lethe.io.answer_ends import (
     missing_kind,
 )
 from lethe.io.cells import number_of_cell
+from lethe.io.column_names import OF_TEXTS, columns_of, meant
 from lethe.io.copies import TEXTS
 
 if TYPE_CHECKING:
@@ -26,16 +27,17 @@ if TYPE_CHECKING:
 VLLM_STOP = "stop_reason"  # vLLM's is the token or the text that stopped the answer, or null
 # Columns that state why an answer ended, of which the first that states something in a row counts.
 ENDS = (
-    "finish_reason",
-    "finishreason",
-    "finish_reasons",
-    VLLM_STOP,
-    "stopreason",
-    "done_reason",
+    *("finish_reason", "finish_reasons", VLLM_STOP, "done_reason"),
+    *("end_reason", "termination_reason", "completion_reason"),
 )
 # Columns that hold an error where there was one, a status of HTTP or of a request, and texts of an answer.
-ERRORS = ("error", "errors", "error_message", "exception")
-STATUSES = ("status", "status_code", "http_status")
+ERRORS = (
+    *("error", "errors", "error_message", "error_msg", "error_code", "error_type"),
+    *("exception", "exception_message", "exception_type", "is_error", "has_error", "errored"),
+    "timed_out",
+)
+STATUSES = ("status", "status_code", "http_status", "http_status_code", "http_code")
+STATED = (*ENDS, *ERRORS, *STATUSES)
 SAYS_NOTHING = ("", "none", "null", "nan", "<na>", "na", "n/a", "-")
 GOOD = frozenset("ok okay success successful succeeded complete completed done finished".split())
 NO_ERROR = frozenset((*SAYS_NOTHING, *GOOD, "no", "n", "no error", "false", "off", "[]", "{}"))
@@ -71,14 +73,14 @@ def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str 
     kinds = _kinds_of_ends(table)
 
     # A row without a kind so far has that of its error, or of its status.
-    others = [(column, _of_error) for column in _columns(table.columns, ERRORS)]
-    others += [(column, _of_status) for column in _columns(table.columns, STATUSES)]
+    others = [(column, _of_error) for column in columns_of(table.columns, ERRORS)]
+    others += [(column, _of_status) for column in columns_of(table.columns, STATUSES)]
     for column, kind_of_cell in others:
         for row, cell in enumerate(_stated(table[column], kind_of_cell)):
             if cell is not None and not kinds[row]:
                 kinds[row] = cell[0]
 
-    texts = _columns(table.columns, TEXTS)
+    texts = columns_of(table.columns, TEXTS, OF_TEXTS)
     if texts and not empty_texts:
         for row, has_text in enumerate(table[texts].notna().any(axis="columns")):
             if not has_text and not kinds[row]:
@@ -89,7 +91,7 @@ def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str 
 def _kinds_of_ends(table: pd.DataFrame) -> list[str | None]:
     """The kind of each row by the columns of ends alone, of which the first that states something in a row counts."""
     kinds: list[str | None] = [None] * len(table)
-    ends = _columns(table.columns, ENDS)
+    ends = columns_of(table.columns, ENDS)
     for column in ends:
         for row, value in enumerate(table[column]):
             if isinstance(value, str) and not value:
@@ -107,7 +109,7 @@ def kind_of(answer: Mapping[str, object]) -> str | None:
     >>> kind_of({"text": "", "error": "timeout"}), kind_of({"text": "Ada", "stopReason": "stop", "status": 200})
     ('error', None)
     """
-    for column in _columns(answer, ENDS):
+    for column in columns_of(answer, ENDS):
         stated = answer[column]
         if stated is not None and stated != "":
             kind = _kind_of_end(column)(stated)
@@ -116,7 +118,7 @@ def kind_of(answer: Mapping[str, object]) -> str | None:
             break
 
     for names, kind_of_cell in ((ERRORS, _of_error), (STATUSES, _of_status)):
-        for column in _columns(answer, names):
+        for column in columns_of(answer, names):
             cell = answer[column]
             kind = None if cell is None else kind_of_cell(cell)
             if kind is not None:
@@ -126,13 +128,7 @@ def kind_of(answer: Mapping[str, object]) -> str | None:
 
 def ending(header: Iterable[str]) -> list[str]:
     """The columns by which `missing_kinds` judges a row of a CSV: those of ends, of errors and of statuses."""
-    return _columns(header, (*ENDS, *ERRORS, *STATUSES))
-
-
-def _columns(header: Iterable[str], names: Sequence[str]) -> list[str]:
-    """The columns of these names in the order of the names, in all spellings."""
-    found = [column for column in header if str(column).lower() in names]
-    return sorted(found, key=lambda column: names.index(str(column).lower()))
+    return columns_of(header, STATED)
 
 
 def _stated(
@@ -158,7 +154,7 @@ def _stated(
 
 def _kind_of_end(column: str) -> Callable[[object], str | None]:
     """How the cells of a column of ends are judged."""
-    return _of_stop if column.lower() == VLLM_STOP else missing_kind
+    return _of_stop if meant(str(column), ENDS) == VLLM_STOP else missing_kind
 
 
 def _of_stop(value: object) -> str | None:

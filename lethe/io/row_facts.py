@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lethe.io.column_names import OF_TEXTS, meant
 from lethe.io.copies import TEXTS, judged_twice, repeated_texts
 from lethe.io.facts import (
     CACHED,
     REFUSED_BECAUSE,
     STOPPED,
-    TELLING,
     Facts,
     cached_rows,
     mixed_rows,
     reasons_in,
+    tells_apart,
 )
-from lethe.io.logs._settings import NESTED, RequestSettings, laws_among, setting_of
+from lethe.io.logs._settings import RequestSettings, holds_settings, laws_among, setting_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,10 +28,10 @@ def stating(header: Iterable[str], name: str, score: str) -> list[str]:
     """The columns of a table that `facts_of_rows` and `says_stopped` read, beside that of the questions and `sample`."""
     found = []
     for column in header:
-        states_settings = column.lower() in NESTED or setting_of(column) is not None
-        states_draws = column.lower() in CACHED or column in (STOPPED, REFUSED_BECAUSE)
-        tells_apart = column.lower() in TELLING and column not in (name, score)
-        if states_settings or states_draws or tells_apart:
+        states_settings = holds_settings(column) or setting_of(column) is not None
+        states_draws = meant(column, CACHED) is not None or column in (STOPPED, REFUSED_BECAUSE)
+        is_telling = tells_apart(column) and column not in (name, score)
+        if states_settings or states_draws or is_telling:
             found.append(column)
     return found
 
@@ -38,7 +39,7 @@ def stating(header: Iterable[str], name: str, score: str) -> list[str]:
 def column_of_texts(header: Iterable[str], name: str, score: str) -> str | None:
     """The first column of answers' texts that is neither that of the questions nor that of the scores."""
     for column in header:
-        if str(column).lower() in TEXTS and column not in (name, score):
+        if column not in (name, score) and meant(str(column), TEXTS, OF_TEXTS):
             return column
     return None
 

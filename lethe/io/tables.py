@@ -27,8 +27,8 @@ from lethe.io.files import (
     read_records,
     read_text,
 )
+from lethe.io.ids import NAMELESS, WHOLE, alike_in, as_text
 from lethe.io.ids import REMEDY as ALIKE_REMEDY
-from lethe.io.ids import WHOLE, alike_in, as_text
 from lethe.io.packed import suffix_of
 from lethe.io.unseen import seen
 
@@ -216,17 +216,34 @@ def read_arrow(path: str | os.PathLike[str], prompts: Sequence[str] | None = Non
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    """Read a frame; a named index, which pandas stores in the file and restores as an index, becomes a column."""
+    """Read a frame; an index, which pandas stores in the file and restores as an index, becomes a column (`with_index`)."""
     _check_cells(path)
     arrow = read_arrow(path)
     try:
         table = arrow.to_pandas()
     except Exception as error:  # as above
         raise broken_parquet(path, error) from None
-    named = [name for name in table.index.names if name is not None and name not in table.columns]
-    if not named:
+    return with_index(table)
+
+
+def with_index(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its index as columns: each level under its name, and one without a name where its labels are texts or
+    repeat, since they may be the names of questions."""
+    from pandas import RangeIndex
+
+    if isinstance(table.index, RangeIndex) and table.index.name is None:
         return table
-    return table.reset_index(level=named)
+    plain = table.reset_index(drop=True)
+    for place, name in enumerate(table.index.names):
+        labels = table.index.get_level_values(place)
+        if name is None:
+            is_numeric = labels.dtype.kind in "iufb"
+            if is_numeric and labels.is_unique:  # the numbers of rows
+                continue
+            name = f"{NAMELESS} {place}"
+        if name not in plain.columns:
+            plain.insert(place, name, labels)
+    return plain
 
 
 def check_width(path: Path, columns: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -57,6 +57,7 @@ from lethe.io.tables import (
     number_column,
     read_table,
     sample_names,
+    with_index,
 )
 from lethe.measure.stated import Stated
 from lethe.progress import tell
@@ -168,6 +169,8 @@ def _named(scores: Scores) -> Iterator[tuple[str, np.ndarray]]:
         if found is not None:
             raise BadFile("scores", found.problem("the prompts"), ids.REMEDY)
         for name, values in scores.items():
+            if name is None or name != name:
+                raise BadValue("scores", f"the prompt {name}", "a name of each prompt")
             yield ids.id_text(name), _numbers(values)
         return
     array = _numbers(scores)
@@ -181,12 +184,12 @@ def _named(scores: Scores) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _numbers(scores: object) -> np.ndarray:
-    """An array of scores; raises `BadValue` for words, or for lists of several lengths."""
+    """An array of scores, NaN where one is masked; raises `BadValue` for words, or for lists of several lengths."""
     try:
-        array = np.asarray(scores)
+        array = np.asanyarray(scores)
         if np.iscomplexobj(array):  # NumPy would drop the imaginary parts
             raise TypeError
-        return array.astype(np.float64)
+        return np.ma.filled(array.astype(np.float64), math.nan)
     except (TypeError, ValueError):  # words, or lists of several lengths
         legal = "numbers in [0, 1], equally many per prompt or a dict by prompt"
         raise BadValue("scores", scores, legal) from None
@@ -399,6 +402,23 @@ def _understood(
     return f"{form_name(path)}, {question}, {score}"
 
 
+def as_frame(scores: Any) -> Any:
+    """A table of another library, and a series whose index may name the questions, as a frame; other scores as they are.
+
+    The scores of a series are called `score`, unless its name says that a 1 is no leak.
+    """
+    import pandas as pd
+
+    if hasattr(scores, "to_pandas"):
+        return scores.to_pandas()
+    if not isinstance(scores, pd.Series) or isinstance(scores.index, pd.RangeIndex):
+        return scores
+    name = str(scores.name)
+    if named(name) in ("leak", "unknown"):
+        name = DOCUMENTED
+    return scores.to_frame(name)
+
+
 def of_frame(
     table: pd.DataFrame,
     missing: Missing | None,
@@ -411,6 +431,7 @@ def of_frame(
     Raises `BadInput` without the column, and `BadFile` for ids that are alike but not equal.
     """
     name = by or ids.PROMPT
+    table = with_index(table)
     columns = ", ".join(map(str, table.columns)) or "none"
     if column not in table:
         problem = f"scores: no column {column!r}; its columns are {columns}"

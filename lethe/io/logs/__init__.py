@@ -20,6 +20,7 @@ from lethe.io import csv_form, ids
 from lethe.io.answer_ends import CUT_OFF
 from lethe.io.artifacts import GREEDY
 from lethe.io.cells import NoNumber, numbers_of
+from lethe.io.column_names import meant
 from lethe.io.facts import CACHED, cached_rows, mixed_rows, of_column, reasons_in, says_stopped
 from lethe.io.files import Json, check_file, check_text
 from lethe.io.logs._log import Format, Log, Table, as_text, is_request
@@ -30,7 +31,6 @@ from lethe.io.row_ends import ERRORS, STATUSES, missing_kinds
 from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, frame_of, ids_as_text, read_table
 
 RESPONSE = "target_response"
-NAMELESS = "Unnamed:"  # what pandas calls a column without a name, such as row numbers
 PROMPT = ("prompt", "question")
 # Columns of an answer of Lethe, none of which is a score.
 ANSWER_COLUMNS = frozenset(
@@ -178,10 +178,10 @@ def _scored(frame: pd.DataFrame) -> dict[str, list[float]]:
     """Return the scores by column: further columns of numbers, also of yes and no, or in percent."""
     scores = {}
     for name in frame.columns:
-        is_setting = setting_of(str(name)) is not None or str(name).lower() in CACHED
-        if is_setting or str(name).lower() in (*ERRORS, *STATUSES):
+        states_draws = meant(str(name), CACHED) or meant(str(name), (*ERRORS, *STATUSES))
+        if setting_of(str(name)) is not None or states_draws:
             continue
-        if str(name) in (*ANSWER_COLUMNS, *PROMPT) or str(name).startswith(NAMELESS):
+        if str(name) in (*ANSWER_COLUMNS, *PROMPT) or str(name).startswith(ids.NAMELESS):
             continue
         try:
             numbers = numbers_of(frame[name])

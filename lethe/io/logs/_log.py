@@ -16,7 +16,7 @@ from lethe.errors import BadFile, BadValue, shortened
 from lethe.io import ids
 from lethe.io.cells import number_of_cell
 from lethe.io.copies import repeated_texts
-from lethe.io.facts import Facts, Meaning, several_models
+from lethe.io.facts import YES, Facts, Meaning, several_models
 from lethe.io.files import Json
 from lethe.io.row_ends import ENDS, kind_of
 
@@ -42,7 +42,11 @@ SAME_TEXTS = (
 OFF = ("false", "0", "0.0", "no", "n", "off")
 # Of a prompt that a tool asks in several forms.
 SEVERAL = "with several wordings, whose answers are not draws for one prompt"
-DECODING = ("decoding", "decoding_strategy", "decoding_method", "sampling")
+DECODING = (
+    *("decoding", "decoding_strategy", "decoding_method", "decode_strategy", "sampling"),
+    *("sampling_method", "sampling_strategy", "generation_strategy"),
+)
+SAYS_GREEDY = ("greedy_decoding", "deterministic")
 GREEDY_WORDS = re.compile(r"(greedy|argmax)([ _-]?(search|decoding|sampling))?")
 LEAST_CHANCE = 1e-5  # vLLM takes the most likely token at temperatures below (`_SAMPLING_EPS`)
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -731,6 +735,9 @@ def greedy(settings: Mapping[str, object]) -> str | None:
         return f"do_sample {str(settings['do_sample']).strip().lower()}"
     for name in DECODING:
         if GREEDY_WORDS.fullmatch(str(settings.get(name)).strip().lower()):
+            return f"{name} {settings[name]}"
+    for name in SAYS_GREEDY:
+        if str(settings.get(name)).strip().lower() in YES:
             return f"{name} {settings[name]}"
     for name in ("temperature", "top_p"):
         value = _setting(settings.get(name))

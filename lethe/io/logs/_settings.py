@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from lethe.errors import BadInput, shortened
+from lethe.io.column_names import meant
 from lethe.io.files import Json
-from lethe.io.logs._log import DECODING, as_object, chosen, greedy
+from lethe.io.logs._log import DECODING, SAYS_GREEDY, as_object, chosen, greedy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 NAMES = (
     *("temperature", "top_p", "top_k", "min_p", "do_sample", "max_tokens", "seed"),
     *("best_of", "num_beams"),
-    *DECODING,
+    *(*DECODING, *SAYS_GREEDY),
 )
-# Objects of a request that hold its settings.
+# Objects of a request that hold its settings, which a CSV has as JSON.
 NESTED = (
     *("sampling_params", "sampling", "generation_config", "generation_kwargs", "gen_kwargs"),
-    *("generation_args", "parameters", "params", "settings", "options"),
+    *("generation_args", "generation_params", "generation_parameters", "sampling_parameters"),
+    *("inference_config", "inference_params", "model_kwargs", "model_config", "model_args"),
+    *("model_params", "model_parameters", "llm_config", "extra_body", "hyperparameters"),
+    *("parameters", "params", "settings", "options", "config", "kwargs"),
 )
 
 
@@ -47,26 +50,37 @@ BEFORE = frozenset(
         *"config params parameters args kwargs options settings".split(),
     )
 )
-OTHER_NAMES = {"temp": "temperature"}
-WITHIN = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")
+OTHER_NAMES = {
+    "temp": "temperature",
+    "num_beam": "num_beams",
+    "beam_size": "num_beams",
+    "beam_width": "num_beams",
+    "n_beams": "num_beams",
+    "beams": "num_beams",
+    "best_of_n": "best_of",
+    "use_sampling": "do_sample",
+    "do_sampling": "do_sample",
+}
+ALL_NAMES = (*NAMES, *OTHER_NAMES)
 
 
-@lru_cache(maxsize=4096)
 def setting_of(name: str) -> str | None:
     """The setting that a name of a column or key means; None for another name.
 
     >>> [setting_of(name) for name in ("Temperature", "doSample", "gen_kwargs.top_k", "temp", "judge_temperature")]
     ['temperature', 'do_sample', 'top_k', 'temperature', None]
     """
-    if name.lower() in NAMES:
-        return name.lower()
-    words = [word.lower() for word in WITHIN.split(name) if word]
-    for start in range(len(words)):
-        rest = "_".join(words[start:])
-        setting = OTHER_NAMES.get(rest, rest)
-        if setting in NAMES and BEFORE.issuperset(words[:start]):
-            return setting
-    return None
+    setting = meant(name, ALL_NAMES, BEFORE)
+    return None if setting is None else OTHER_NAMES.get(setting, setting)
+
+
+def holds_settings(name: str) -> bool:
+    """Whether a column or key of this name may hold an object of settings.
+
+    >>> holds_settings("generationConfig"), holds_settings("request.params"), holds_settings("judge_params")
+    (True, True, False)
+    """
+    return meant(name, NESTED, BEFORE) is not None
 
 
 def laws_among(columns: Iterable[str]) -> list[str]:
@@ -144,7 +158,7 @@ class RequestSettings:
         stated: list[str] = []
         nested = False
         for name in table.columns:
-            if str(name).lower() in NESTED:
+            if holds_settings(str(name)):
                 nested = True
                 stated.append(name)
             elif setting_of(str(name)):
@@ -226,12 +240,25 @@ def _holds_objects(column: pd.Series) -> bool:
 
 
 def _stated(request: Mapping[str, Json]) -> dict[str, Json]:
-    """The settings of a request by their names in `NAMES`, also those in an object of settings."""
+    """The settings of a request by their names in `NAMES`, also those in an object of settings, or in its JSON."""
     stated: dict[str, Json] = {}
-    lowered = {str(name).lower(): value for name, value in request.items()}
-    for place in (request, *(as_object(lowered.get(name)) for name in (*NESTED, *DECODING))):
+    places: list[Mapping[str, Json]] = [request]
+    for name, value in request.items():
+        if holds_settings(str(name)) or setting_of(str(name)) in DECODING:
+            places.append(_object_in(value))
+    for place in places:
         for name, value in place.items():
             setting = setting_of(str(name))
             if setting and not isinstance(value, (dict, list)):
                 stated[setting] = value
     return stated
+
+
+def _object_in(value: Json) -> dict[str, Json]:
+    """The object that a value is, or whose JSON it is; an empty one for any other value."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return as_object(value)

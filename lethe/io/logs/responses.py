@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lethe.errors import BadRow, plural
 from lethe.io import ids
+from lethe.io.column_names import meant
 from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -19,22 +20,16 @@ from lethe.io.logs._log import (
     number,
     objects_at,
 )
-from lethe.io.logs._settings import NAMES as SETTINGS
-from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._settings import RequestSettings, setting_of
 from lethe.io.logs._untrusted import JsonFile
-from lethe.io.row_ends import ENDS, ERRORS, STATUSES, ending, kind_of
+from lethe.io.row_ends import ERRORS, STATED, ending, kind_of
 
 LISTS = ("responses", "outputs", "generations", "completions", "answers", "samples", "predictions")
 TEXTS = ("text", "response", "output", "content", "generation", "completion", "answer")
 QUESTIONS = ("prompt", "question", "query", "input", "messages")
 IDS = ("prompt_id", "question_id", "id", "request_id")
 # Numbers of an answer that say nothing of what it reveals.
-NO_SCORES = frozenset(
-    (
-        *"index cumulative_logprob logprob logprobs id attempt".split(),
-        *(*SETTINGS, *ENDS, *ERRORS, *STATUSES),
-    )
-)
+NO_SCORES = frozenset("index cumulative_logprob logprob logprobs id attempt".split())
 
 
 @dataclass(frozen=True)
@@ -143,7 +138,7 @@ def _responses(
         values = row[name]
         if isinstance(values, list) and len(values) == len(answers):
             ends_of[name] = values
-        elif name.lower() in ERRORS:  # of the request that brought them all
+        elif meant(name, ERRORS):  # of the request that brought them all
             ends_of[name] = [values] * len(answers)
     for place, answer in enumerate(answers):
         scores = {name: values[place] for name, values in scores_of.items()}
@@ -177,7 +172,12 @@ def scores_beside(answer: Mapping[str, Json]) -> dict[str, float]:
 def is_score(name: str) -> bool:
     """Whether a number of this name beside an answer may be a score: no place, no count and no setting of its sampling."""
     words = set(name.casefold().split("_"))
-    return name.casefold() not in NO_SCORES and not ids.MEASURES & words
+    return not _is_no_score(name) and not ids.MEASURES & words
+
+
+def _is_no_score(name: str) -> bool:
+    states_end = meant(name, STATED) is not None
+    return name.casefold() in NO_SCORES or states_end or setting_of(name) is not None
 
 
 def _lists_of_scores(
@@ -195,7 +195,7 @@ def _lists_of_scores(
         if len(values) != n:
             problem = f"`{name[:60]}` has {plural(len(values), 'number')} for {plural(n, 'answer')}"
             raise BadRow(source.path, line, problem, "Give one number for each answer.")
-        if name.casefold() not in NO_SCORES:
+        if not _is_no_score(name):
             lists[name] = [number(value) for value in values]
     return lists
 
