@@ -139,8 +139,8 @@ class Ranking(RecordedRows):
         first = bounds[0]
         also = " and the ranges of ranks" if self.ranges(ranks) else ""
         return [
-            f"{first.on(size).capitalize()}, {self.differ(quantity)} of {plural(len(pairs), 'pair')} differ. "
-            f"These pairs{also} hold together {level(self.record['alpha'])} (Holm, both directions), assuming "
+            f"{first.on(size).capitalize()}, {self.differ(quantity)} of {plural(len(pairs), 'pair')} are shown to "
+            f"differ. These pairs{also} hold together {level(self.record['alpha'])} (Holm, both directions), assuming "
             f"{first.assumes}."
         ]
 

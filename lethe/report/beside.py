@@ -15,7 +15,8 @@ def headline(ranking: Ranking) -> str:
     models = plural(len(ranking.record["runs"]), "model")
     pairs = ranking.of("difference")
     differ = ranking.differ("difference")
-    return f"Of {plural(len(pairs), 'pair')} of {models} under test, {differ} differ on average over these questions."
+    of = f"Of {plural(len(pairs), 'pair')} of {models} under test"
+    return f"{of}, {differ} are shown to differ on average over these questions."
 
 
 def models_of(ranking: Ranking) -> tuple[list[str], list[list[str]]]:

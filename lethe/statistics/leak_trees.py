@@ -328,6 +328,6 @@ class Certificates:
         )
         for chance, count in model.certain_leaks.items():
             lines.append(
-                f"{count} of {of} leak with a probability above {chance:g}, with certainty."
+                f"Proved to leak with a probability above {chance:g}, with certainty: {count} of {of}."
             )
         return lines

@@ -23,6 +23,7 @@ from lethe.statistics.answer_tree import (
 )
 from tests.lethe.statistics.coverage import TREES, no_bounds, tree_misses
 from tests.lethe.statistics.draws import tolerated
+from tests.lethe.verdict.deciding import certified
 
 ALPHA = 0.01
 
@@ -125,3 +126,12 @@ def test_what_the_enumeration_rules_out_needs_no_sample():
     assert got.p_values.tolist() == [0.0, 1.0]
     assert got.holds.tolist() == [True, False]
     assert got.ratio[0] == pytest.approx(50)
+
+
+def test_questions_without_a_proof_of_leaks_are_not_said_to_leak_in_no_answer():
+    unproved = certified(["a", "b"], leak=0.0, clean=0.5, rho=0)
+
+    counted = [said for said in unproved.sentences() if "0 of the 2 questions" in said]
+
+    assert counted
+    assert all(said.startswith("Proved to leak") for said in counted)
