@@ -618,7 +618,7 @@ def test_every_pair_of_several_runs_is_compared(runs):
 def test_runs_of_which_no_difference_is_shown_are_not_said_to_be_alike(runs):
     said = " ".join(lethe.compare(runs[-1], runs[-1], runs[-1]).sentences())
 
-    assert "0 of 3 pairs are shown to differ" in said
+    assert "0 of 3 pairs differ" not in said
 
 
 def test_the_page_of_several_runs_has_their_ranks(tmp_path, runs):
