@@ -20,6 +20,8 @@ DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_SENTENCES = ("disk I/O error", "database or disk is full")
 LINK_LOOP = "Symlink loop from "
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+# What is legal begins so where it names no word that a user may give, or names the words that are not legal.
+WITHOUT_WORDS = ("left out", "given ", "another ", "a name other ", "in a folder without ")
 # torch and NumPy report memory that the system refuses in these words; the CPU allocator's error has no class of its own.
 MEMORY_SENTENCES = ("DefaultCPUAllocator", "CUDA out of memory", "Cannot allocate memory")
 
@@ -364,6 +366,10 @@ def of_the_machine(error: BaseException) -> LetheError | None:
 def near(got: object, legal: str | Iterable[str]) -> str:
     """Return a question that names the legal word to which a misspelt text is near; else an empty text."""
     if isinstance(legal, str):
+        if legal.startswith(WITHOUT_WORDS):
+            return ""
+        if legal.startswith("a "):
+            _, _, legal = legal.rpartition(": ")
         legal = re.findall(r"[\w@-]+(?:\.[\w@-]+)*", legal)
     words = set(legal)
     if not isinstance(got, str) or got in words:

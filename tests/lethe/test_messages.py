@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.errors import StageFailed
+from lethe.errors import BadValue, StageFailed
 from lethe.progress import progress
 from lethe.report.templates import visible
 from lethe.text import INVISIBLE, number, share
@@ -141,3 +141,22 @@ def test_lines_off_a_terminal_at_ever_longer_pauses(monkeypatch, capfd):
     ]
     assert list(progress(range(4), "learn", "tasks", at_once=3)) == [0, 1, 2, 3]
     assert capfd.readouterr().err == "learn: 3 of 4 tasks, 0.2/s, 5 s left\n"
+
+
+LEGAL = {
+    "an option that is left out": ("npo", "left out: no side is a data folder"),
+    "an option beside another": ("fail-abov", "given with --fail-above"),
+    "names that are taken": ("npo2", "a name other than npo, grad_diff"),
+    "words before the names": ("modell", "a model of this run: npo, grad_diff"),
+}
+
+
+@pytest.mark.parametrize(("got", "legal"), LEGAL.values(), ids=LEGAL)
+def test_no_word_is_proposed_that_is_not_legal(got, legal):
+    assert "Did you mean" not in str(BadValue("model", got, legal))
+
+
+def test_a_name_near_to_a_legal_one_is_proposed():
+    assert "'grad_diff'?" in str(
+        BadValue("model", "grad_dif", "a model of this run: npo, grad_diff")
+    )
