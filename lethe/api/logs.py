@@ -341,7 +341,8 @@ def score_log(
     ----------
     log : A log of another tool; `lethe log` lists the formats.
     data : The references: JSON lines with id, question, answer, keywords.
-    scorer : A scorer or judge; repeatable. [default: rouge_l, or the judge alone]
+    scorer : A scorer that needs no parameters; repeatable. A model that judges is given by judge. [default: rouge_l, or the
+        judge alone]
     by : The column of a table of answers that names the question. [default: prompt_id]
     """
     check_names(judged_by, JudgeArguments)

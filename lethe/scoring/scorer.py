@@ -40,7 +40,7 @@ def open_scorer(
     """The scorer or judge of this name, ready to score; loads a judge's model.
 
     ``params`` are its parameters, the defaults if None. ``folder`` keeps the verdicts of a judge, which none does if None.
-    Raises `BadValue` for an unknown name.
+    Raises `BadValue` for an unknown name, and for a scorer that has parameters without a default where none are given.
 
     >>> question = AnsweredRow(["He was born in Rome.", None], {"answer": "Rome", "keywords": ["Rome"]})
     >>> open_scorer("keyword_leak").score([question])[0].tolist()
@@ -48,7 +48,7 @@ def open_scorer(
     """
     member = _member(name)
     if name in JUDGES:
-        judge = member(params or member.Params())
+        judge = member(params or _defaults(name, member.Params))
         store_of = functools.cache(lambda: VerdictStore(judge, folder) if folder else None)
 
         def verdicts(questions: Sequence[AnsweredRow]) -> list[np.ndarray]:
@@ -57,7 +57,7 @@ def open_scorer(
         return Scorer(verdicts, judge.COLUMNS, judge)
     score = member.score
     if hasattr(member, "Params"):
-        score = functools.partial(score, params=params or member.Params())
+        score = functools.partial(score, params=params or _defaults(name, member.Params))
 
     def columns(questions: Sequence[AnsweredRow]) -> list[np.ndarray]:
         scores = []
@@ -67,6 +67,16 @@ def open_scorer(
         return scores
 
     return Scorer(columns)
+
+
+def _defaults(name: str, params: type[ScorerParams]) -> ScorerParams:
+    """The parameters of a scorer, each at its default."""
+    needed = [key for key, field in params.model_fields.items() if field.is_required()]
+    if needed:
+        where = "Name it with them in score.scorers or judges of params.yaml (docs/judges.md)"
+        remedy = f"{name} needs {' and '.join(needed)}. {where}; a served model judges by --judge endpoint."
+        raise BadValue("scorer", name, "a scorer that needs no parameters", remedy)
+    return params()
 
 
 def scorer(name: str) -> Callable[[Sequence[str | None], Mapping[str, object]], np.ndarray]:

@@ -201,3 +201,10 @@ def test_bad_input_is_a_sentence_and_exit_status_2(tmp_path):
         (tmp_path,),
     ):
         log_command.refused(*arguments)
+
+
+@pytest.mark.parametrize("judge", ["chat", "harmbench", "llm", "nli", "strongreject"])
+def test_a_judge_without_its_parameters_is_refused(tmp_path, rows, judge):
+    log = eval_log(tmp_path / "a.eval", header(["q"], 1), [sample("q", 1, "Ron")])
+
+    assert f"{judge} needs" in refused(log, "--data", rows, "--scorer", judge)
