@@ -23,7 +23,7 @@ from lethe.certificates.draws import Draws, draws_of, files_beside, read_draws
 from lethe.certificates.envelope import Envelope, canonical
 from lethe.certificates.signers import SigningKey, is_signed_by
 from lethe.certificates.statement import LEAKS, OPEN, About, CertifiedEnd, Served
-from lethe.errors import BadFile, BadInput, MissingArtifact, check, plural
+from lethe.errors import BadFile, BadInput, BadValue, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items
 from lethe.io.files import (
     Json,
@@ -122,7 +122,7 @@ class Attestation(TableWithSentences):
         threshold = f"{self.claims[0].threshold:f}"
         meaning = {
             LEAKS: f"some question is proved to leak more often than {threshold}",
-            OPEN: f"neither at most {threshold} nor more is proved of every question",
+            OPEN: f"it is proved neither that every question leaks at most {threshold} nor that one leaks more often",
         }
         word = self.word
         lines.append(f"The word is {word}: {meaning.get(word, f'it is at most {threshold}')}.")
@@ -133,6 +133,19 @@ class Attestation(TableWithSentences):
 
     def views(self) -> list[View]:
         return [View("", notes=self.sentences())]
+
+
+def results_of(run: Path, model: str) -> Path:
+    """The table of a model's results; `BadFile` without a folder or results of a run, `BadValue` without those of ``model``."""
+    if not run.is_dir():
+        raise BadFile(run, "no such folder", "Name a pipeline's data folder, or one of data/eval.")
+    path = table.place(run, "metrics", model)
+    if path.is_file():
+        return path
+    known = sorted(measured.stem for measured in path.parent.glob("*.parquet"))
+    if not known:
+        raise MissingArtifact(path, "stage metrics")
+    raise BadValue("model", model, f"a model of this run: {', '.join(known)}")
 
 
 @documented
@@ -177,9 +190,7 @@ def attest(
     """
     root = Path(run)
     check(0 <= fail_above < 1, "fail_above", fail_above, "a number of at least 0 and below 1")
-    place = table.place(root, "metrics", model)
-    if not place.is_file():
-        raise MissingArtifact(place, "stage metrics")
+    place = results_of(root, model)
     results = table.read(root, [model])
     reasons = reasons_of(results.model(model))
     if reasons:

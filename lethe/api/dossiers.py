@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.api.attesting import engine_of, is_attested, verified
+from lethe.api.attesting import engine_of, is_attested, results_of, verified
 from lethe.api.parameters import Place
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.config.load import load
@@ -158,13 +158,10 @@ def dossier(
     check(0 < tau < 1, "tau", tau, "a number above 0 and below 1")
     check(0 < alpha <= 0.5, "alpha", alpha, "a number above 0 and at most 0.5")
     check(request.strip(), "request", request, "the number of the request")
+    results_of(root, model)
     asked = read_items("forget", root)
     items = _items(record, asked)
     results = table.read(root)
-    place = table.place(root, "metrics", model)
-    if not place.is_file():
-        known = sorted(path.stem for path in place.parent.glob("*.parquet"))
-        raise BadValue("model", model, f"a model of this run: {', '.join(known)}")
     _check_claims(results, model, items)
 
     settings = settings_of(root)

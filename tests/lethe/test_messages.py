@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lethe.errors import BadValue, StageFailed
 from lethe.progress import progress
 from lethe.report.templates import visible
+from lethe.sampling.answer_tree.asking import check_scorer
 from lethe.text import INVISIBLE, number, share
 
 unit = st.floats(0, 1)
@@ -160,3 +161,10 @@ def test_a_name_near_to_a_legal_one_is_proposed():
     assert "'grad_diff'?" in str(
         BadValue("model", "grad_dif", "a model of this run: npo, grad_diff")
     )
+
+
+def test_a_judge_is_refused_in_words_that_hold_where_no_tree_is_walked():
+    with pytest.raises(BadValue, match="judge") as refused:
+        check_scorer("llm", 0.5)
+
+    assert "tree" not in str(refused.value)

@@ -130,8 +130,8 @@ def check_scorer(scorer: str, above: float) -> None:
             "scorer",
             scorer,
             f"one of {', '.join(SCORERS)}",
-            f"{scorer} is a judge: it reads answers one at a time with a model, and a tree has millions of answers. "
-            "Sample answers and score those instead.",
+            f"{scorer} is a judge, a model that reads sampled answers: as an entry of judges in params.yaml, or served, by "
+            "`lethe score log --judge endpoint` (docs/judges.md).",
         )
     if scorer not in SCORERS:
         raise BadValue("scorer", scorer, f"one of {', '.join(SCORERS)}")

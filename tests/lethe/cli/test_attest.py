@@ -541,6 +541,19 @@ def test_an_unmeasured_model_is_named_with_the_stage_that_is_missing(place):
     assert "stage metrics" in done.output
 
 
+RUNS = {
+    "another model": (("run", "--model", "other"), "run: mine"),
+    "no folder": (("runs", "--model", "mine"), "no such folder"),
+}
+
+
+@pytest.mark.parametrize(("named", "said"), RUNS.values(), ids=RUNS)
+def test_a_run_or_a_model_that_is_not_there_is_wrong_use(place, named, said):
+    assert said in command.refused("attest", *named, "--fail-above", 0.1)
+
+    assert said in command.refused("dossier", *named, "--record", "a", "--request", "1")
+
+
 def test_a_run_without_counts_of_leaks_is_refused(place):
     table = Path("run/results/metrics/mine.parquet")
     write(table, [row for row in read_rows(table) if row.quantity != "leak"])
