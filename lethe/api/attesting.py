@@ -136,7 +136,7 @@ class Attestation(TableWithSentences):
 
 
 def results_of(run: Path, model: str) -> Path:
-    """The table of a model's results; `BadFile` without a folder or results of a run, `BadValue` without those of ``model``."""
+    """The table of a model's results; `BadFile` where the run has none, `BadValue` where it has none of this ``model``."""
     if not run.is_dir():
         raise BadFile(run, "no such folder", "Name a pipeline's data folder, or one of data/eval.")
     path = table.place(run, "metrics", model)
