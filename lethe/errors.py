@@ -135,11 +135,11 @@ class OtherSchema(BadFile):
 class MissingColumn(BadFile):
     """A table lacks a column that its reader needs."""
 
-    def __init__(self, path: str | PathLike, column: str, present: Iterable[str]):
+    def __init__(self, path: str | PathLike, column: str, present: Iterable[str], remedy: str = ""):
         self.column = column
         self.present = sorted(map(str, present))
         problem = f"no column {column!r}; its columns are {', '.join(self.present) or '(none)'}"
-        remedy = f"Rename the column that holds these values to {column!r}."
+        remedy = remedy or f"Rename the column that holds these values to {column!r}."
         if column == "text" and "score" in self.present:
             remedy = f"Bound its scores with `lethe bounds {path}`, or add the answers as a column 'text'."
         super().__init__(path, problem, remedy)

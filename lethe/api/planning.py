@@ -108,7 +108,7 @@ def plan(
     ----------
     alpha : The statement may fail with this probability. [default: 0.01]
     width : The wanted half-width of the distribution band; with labels the width of the interval of the average leak
-        probability.
+        probability [default: 0.1].
     tau : Certify that a prompt leaks with at most this probability.
     tau_leak : Detect a leak of at least this. [default: 2 tau, or halfway to 1]
     prompts : The number of prompts to certify jointly. [default: 1; with verdict 30]

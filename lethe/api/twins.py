@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lethe.api.parameters import Place, Rows
+from lethe.api.parameters import Place, Rows, file_of
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.config.twins import TWINS
 from lethe.data import drawing
@@ -16,7 +16,7 @@ from lethe.data.rows import dataset_rows
 from lethe.data.sealed import KEY, RECORD, Opened, open_seal, read_key, read_record
 from lethe.data.secrets import secrets_of
 from lethe.data.twin_kinds import kind_of
-from lethe.errors import BadInput, plural
+from lethe.errors import BadFile, plural
 from lethe.io.files import Json
 
 if TYPE_CHECKING:
@@ -188,7 +188,9 @@ def check_file(rows: Rows) -> TwinCheck:
     checked = dataset_rows(rows, "rows")
     secrets = secrets_of(checked)
     if not secrets:
-        raise BadInput("rows: no row has twins. Draw or add them with lethe twins.")
+        raise BadFile(
+            file_of(rows, "rows"), "no row has twins", "Draw or add them with lethe twins."
+        )
     return TwinCheck(drawing.model_free_controls(secrets, checked), len(secrets))
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PROMPT = "prompt_id"
+NAME_THEM = "Name the column of the questions with --by (by in Python)."
 WORD = re.compile(r"[^\W\d_]+")
 # Words in the name of a column that names questions; the first candidate that is shown has one.
 NAMES = frozenset(

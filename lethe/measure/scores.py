@@ -483,6 +483,8 @@ def _table_of_scores(
         of_leaks = [present for present in error.present if of_column(present) == "leak"]
         if column is None and error.column == DOCUMENTED and len(of_leaks) == 1:
             return _table_of_scores(path, of_leaks[0], by)
+        if by == error.column and by not in columns:
+            raise MissingColumn(path, by, error.present, ids.NAME_THEM) from None
         refused = _refused_columns(path, error, name, columns)
         if refused is None:
             raise

@@ -15,7 +15,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from lethe.errors import BadFile, BadRow, BadValue, check, check_columns, plural, shortened
+from lethe.errors import (
+    BadFile,
+    BadRow,
+    BadValue,
+    MissingColumn,
+    check,
+    check_columns,
+    plural,
+    shortened,
+)
 from lethe.io import csv_form, ids
 from lethe.io.answer_ends import CUT_OFF
 from lethe.io.artifacts import GREEDY
@@ -128,6 +137,8 @@ def _check_columns(path: Path, frame: pd.DataFrame, name: str, *, is_named: bool
             problem = f"no column {name!r}, and {named} may name the questions"
             remedy = f"Name the column with --by {found[0]} (by={found[0]!r})."
             raise BadFile(path, problem, remedy)
+    if is_named and name not in frame:
+        raise MissingColumn(path, name, frame.columns, ids.NAME_THEM)
     check_columns(path, (name, "text"), frame.columns)
     absent = frame[name].isna().to_numpy()
     if absent.any():

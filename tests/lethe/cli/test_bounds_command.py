@@ -920,3 +920,12 @@ def test_missing_scores_are_what_would_sharpen_a_bound_that_counts_them(tmp_path
     assert "1 missing score" in lines[0]
     assert lines[-1].startswith("Judge the answers to")
     assert "a without a score (1):" in lines[-1]
+
+
+def test_a_column_of_questions_that_is_not_there_is_to_be_named_again_and_not_renamed(tmp_path):
+    table = tmp_path / "scores.csv"
+    table.write_text("question_id,score,text\na,0,x\na,1,y\n")
+
+    assert "with --by" in refused(table, "--by", "question")
+
+    assert "with --by" in Command("log").refused(table, "--by", "question")

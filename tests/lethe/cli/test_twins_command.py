@@ -263,3 +263,10 @@ def test_a_row_that_differs_in_its_number_of_twins_is_refused():
 
     with pytest.raises(BadInput, match="twins"):
         secrets_of(rows)
+
+
+def test_rows_without_twins_are_refused_by_the_name_of_their_file(tmp_path):
+    rows = tmp_path / "plain.jsonl"
+    rows.write_text('{"id": "a", "question": "Who?", "answer": "Ada"}\n')
+
+    assert "plain.jsonl" in refused("check", rows)
