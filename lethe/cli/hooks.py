@@ -142,6 +142,16 @@ class Gate:
     json: Values
     questions: tuple[GatedQuestion, ...] = ()
 
+    def up_to_limit(self, truncated: object) -> Gate:
+        """The gate; an open one says which share of the answers, ``truncated``, was cut before it could leak."""
+        if self.json["closed"] or not isinstance(truncated, float) or not truncated:
+            return self
+        said = (
+            f"{self.json['reason']} It counts answers up to their limit of tokens, where {100 * truncated:.3g}% of them "
+            "were cut: what they would say next is not counted."
+        )
+        return replace(self, json={**self.json, "reason": said})
+
     def naming(self, items: Iterable[str]) -> Gate:
         """The gate; one without a bound lists all of these questions as open, without ends."""
         if self.json["bound"] is None:
@@ -224,7 +234,10 @@ def without_bound(questions: int) -> str:
     if not questions:
         return ""
     some = plural(questions, "question")
-    return f"no bound exists for {some}, too long, without a verdict or without labels"
+    return (
+        f"no bound exists for {some}: too long, without keywords, without an answer that a model ended, or without labels. "
+        "Mend these rows or draw their answers again, and give labels where they decide"
+    )
 
 
 def check_gate(
@@ -853,6 +866,7 @@ def evaluate(
         from lethe.io.artifacts import read_items
 
         gate = _gate_of_answers(evaluation, arguments, folder, fail_above)
+        gate = gate.up_to_limit(evaluation.numbers.values.get("truncated"))
         gate = gate.naming(dict.fromkeys([*evaluation.skipped, *read_items("forget", folder)]))
         for_ci(summary, junit, name, gate)
     answer = gated(evaluation, gate, written)

@@ -290,7 +290,7 @@ def joined(
             model,
             first,
             second,
-            a.kind == b.kind,
+            a.kind == b.kind != "table",
             draws,
             missing,
         )
@@ -575,7 +575,10 @@ def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | No
 def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
     """The side of a table of scores."""
     read = read_scores(path, "worst", score, leak_is=leak_is, asks=RENAME_IT).pointed()
-    questions = {prompt.prompt_id: QuestionScores(prompt.scores) for prompt in read.prompts}
+    questions = {}
+    for prompt in read.prompts:
+        text = read.texts.get(prompt.prompt_id)
+        questions[prompt.prompt_id] = QuestionScores(prompt.scores, text)
     stopped = could_stop(path, read)
     known = _known(read, stopped).joined(of_drawing(record_of_draws(path), ()))
     return Side(

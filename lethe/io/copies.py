@@ -138,10 +138,10 @@ def repeated_texts(
     if are_one and are_long and len(first) > 1 and fewest >= FEWEST_COPIES:
         answered = f"The {fewest} or more answers to each of {len(first)} questions"
         return f"{answered} are one text each time, as from a cache or with one seed"
-    times = groups.min()
-    if (times != groups.max()).any():
+    if (groups.max() - groups.min() > 1).any():
         return None
-    if sum(map(log_chance, groups.size().tolist(), times.tolist())) > math.log(REFUTED):
+    log_chances = map(log_chance_of_even, groups.sum().tolist(), groups.size().tolist())
+    if sum(log_chances) > math.log(REFUTED):
         return None
     return (
         "Each answer stands as often as every other one to its question, and twice or more, as where a server stored them "
@@ -150,7 +150,7 @@ def repeated_texts(
 
 
 def stand_equally_often(codes: np.ndarray, hashes: np.ndarray) -> bool:
-    """Whether all texts of each question stand equally often, and twice or more, as `repeated_texts` asks first.
+    """Whether all texts of each question stand equally often but for one time, and twice or more, as `repeated_texts` asks.
 
     ``codes`` names the question of each text and ``hashes`` the text, both (texts,).
     """
@@ -161,28 +161,47 @@ def stand_equally_often(codes: np.ndarray, hashes: np.ndarray) -> bool:
     starts = np.flatnonzero(np.diff(distinct[:, 0], prepend=-1))
     least = np.minimum.reduceat(times, starts)
     most = np.maximum.reduceat(times, starts)
-    return bool((least > 1).all() and (least == most).all())
+    return bool((least > 1).all() and (most - least <= 1).all())
 
 
 def log_chance(several: int, times: int) -> float:
     """The log of a bound on the probability that independent answers are so many texts, each so many ``times``.
 
-    Of two texts whose probabilities have a fixed sum this probability is convex in the product of the two, so it is largest
-    where they are equal or one is 0: the answers are then equally probable, and more may exist than came. The bound counts
-    each way in which all texts of a question can stand equally often, so that the bounds of many questions may be multiplied.
+    The bound counts each way in which all texts of a question can stand equally often, so that the bounds of many questions
+    may be multiplied.
     """
     n = several * times
     ways = sum(n % number == 0 for number in range(2, n + 1))
+    return _log_chance_of_counts(n, several) + math.log(ways)
+
+
+def log_chance_of_even(n: int, several: int) -> float:
+    """As `log_chance`, that n answers are so many texts of which none stands more than once oftener than another.
+
+    Each text stands twice or more. A store that is read in turn brings such counts, whenever it is asked no more.
+    """
+    return _log_chance_of_counts(n, several) + math.log(n // 2)
+
+
+def _log_chance_of_counts(n: int, several: int) -> float:
+    """The log of a bound on the probability of one way in which n answers are so many texts, equally often but for one time.
+
+    Of two texts whose probabilities have a fixed sum this probability is convex in the product of the two, so it is largest
+    where they are equal or one is 0: the answers are then equally probable, and more may exist than came.
+    """
     if several == 1:
-        return math.log(ways)
-    orders = math.lgamma(n + 1) - several * math.lgamma(times + 1)
+        return 0.0
+    times, more = divmod(n, several)
+    orders = math.lgamma(n + 1) - several * math.lgamma(times + 1) - more * math.log(times + 1)
+    orders += _log_choices(several, more)
     most = -math.inf
     for texts in itertools.count(several):
-        chosen = (
-            math.lgamma(texts + 1) - math.lgamma(several + 1) - math.lgamma(texts - several + 1)
-        )
-        chance = chosen + orders - n * math.log(texts)
+        chance = _log_choices(texts, several) + orders - n * math.log(texts)
         if chance < most:
             break
         most = chance
-    return most + math.log(ways)
+    return most
+
+
+def _log_choices(several: int, chosen: int) -> float:
+    return math.lgamma(several + 1) - math.lgamma(chosen + 1) - math.lgamma(several - chosen + 1)

@@ -43,10 +43,13 @@ MODELS = (
     *("engine", "provider", "system_fingerprint"),
 )
 # Columns that say, beside its id, which question an answer is to: two of their values under one id are two questions.
-OF_QUESTIONS = (
-    *("prompt", "question", "query", "instruction", "input", "system_prompt", "template"),
+TEXTS_OF_QUESTIONS = (
+    *("prompt", "question", "query", "instruction", "input"),
     *("prompt_text", "question_text", "query_text", "instruction_text", "input_text"),
-    *("user_prompt", "user_message", "user_input", "system_message"),
+    *("user_prompt", "user_message", "user_input"),
+)
+OF_QUESTIONS = (
+    *(*TEXTS_OF_QUESTIONS, "system_prompt", "system_message", "template"),
     *("wording", "paraphrase", "persona", "attack"),
     *("split", "subset", "dataset", "benchmark", "task", "language", "lang"),
 )
@@ -110,6 +113,17 @@ def mixed_rows(
         named = " and ".join(map(shortened, values[:2]))
         return f"Prompt {shortened(prompt)} has {len(values)} values of {column} ({named})"
     return None
+
+
+def text_of_questions(table: pd.DataFrame, name: str) -> dict[str, str]:
+    """The text of each question, by its id in the column ``name``, as the first column of questions states it."""
+    for column in columns_of(table.columns, TEXTS_OF_QUESTIONS, OF_REQUESTS):
+        if column == name:
+            continue
+        present = table.loc[table[column].map(lambda cell: isinstance(cell, str)), [name, column]]
+        first = present.drop_duplicates(name)
+        return dict(zip(first[name].astype(str), first[column], strict=True))
+    return {}
 
 
 def says_stopped(table: pd.DataFrame) -> bool:

@@ -9,7 +9,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +42,7 @@ from lethe.io.facts import (
     of_column,
     reasons_in,
     says_stopped,
+    text_of_questions,
 )
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, OPEN_UNLEARNING, Log
@@ -223,6 +224,8 @@ class ReadScores:
         How the file was read, in words.
     stopped
         Whether a table says that a rule could stop the draws.
+    texts
+        Of a table, the text of each question that it states, by the question's id.
     """
 
     prompts: list[PromptScores]
@@ -231,6 +234,7 @@ class ReadScores:
     log: LogScores | None = None
     understood: str | None = None
     stopped: bool = False
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     def pointed(self) -> ReadScores:
         """The scores with a leak at their high end: turned where the user says that a low score is a leak."""
@@ -313,7 +317,8 @@ def read_scores(
     _check_cells(_Cells(path, table, values, lines), name, column, missing, broken[lines])
     prompts = _grouped(path, values, table[name], samples, missing, broken[lines])
     understood = _understood(path, prompts, name, stated, read[0])
-    return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped)
+    texts = text_of_questions(table, name)
+    return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped, texts=texts)
 
 
 def _read_by_block(
@@ -364,7 +369,8 @@ def _read_by_block(
     stated = _of_rows(stated, rows.statements, name, rows.times)
     understood = _understood(path, prompts, name, stated, rows.numbers)
     stopped = says_stopped(rows.statements)
-    return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped)
+    texts = text_of_questions(rows.statements, name)
+    return ReadScores(prompts, stated, missing, understood=understood, stopped=stopped, texts=texts)
 
 
 def _answers_repeat(codes: np.ndarray, samples: np.ndarray | None) -> bool:

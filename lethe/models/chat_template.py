@@ -17,10 +17,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lethe.errors import BadFile
-from lethe.models.template_process import SECONDS
+from lethe.models.template_process import SECONDS, TODAY
+from lethe.progress import tell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,7 +66,24 @@ def filled_in(
     reply = _RENDERER.ask(json.dumps(request, default=str))
     if "error" in reply:
         raise _refused(place, reply["error"])
-    return reply["text"]
+    if reply["dated"] and place not in _DATED:
+        _DATED.add(place)
+        tell(
+            f"{place}: its chat template writes today's date, and Lethe writes {TODAY:%d %b %Y} on all days, so that a "
+            "question has one prompt. Name a prompt file for another date."
+        )
+    _check_asks(place, str(reply["text"]), turns)
+    return str(reply["text"])
+
+
+_DATED: set[str] = set()  # the tokenizers of which this was told
+
+
+def _check_asks(place: str, text: str, turns: Sequence[Mapping[str, str]]) -> None:
+    """Refuse a conversation without its last message, blanks aside: answers to it are none to the question."""
+    last = "".join(turns[-1]["content"].split())
+    if turns[-1]["role"] == "user" and last not in "".join(text.split()):
+        raise _refused(place, "it does not write the question as it is")
 
 
 @dataclass(frozen=True)
@@ -130,7 +148,7 @@ class Renderer:
         self.process.wait()
         self.process = None
 
-    def ask(self, request: str) -> dict[str, str]:
+    def ask(self, request: str) -> dict[str, Any]:
         """The reply to a request: its ``text``, or the ``error`` in one line."""
         with self.lock:
             process = self._started()

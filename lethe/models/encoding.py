@@ -113,43 +113,37 @@ class Encoder:
         if text and not text[-1].isspace() and self.template != CHAT:
             answer = f" {answer}"
         prompt = self._open_ids(text)
-        whole = self._ids(text + answer)
+        whole = self._open_ids(text + answer)
         ids = whole[len(prompt) :]
         # Where the tokenizer merges across the border, the answer is encoded separately.
         if whole[: len(prompt)] != prompt:
             ids = tuple(self.tokenizer(answer, add_special_tokens=False)["input_ids"])
         end = self.tokenizer.eos_token_id
-        # Some tokenizers append the end token themselves; it must occur once.
+        # An answer may hold the end token itself; it must occur once.
         if end is not None and ids[-1:] != (end,):
             ids = (*ids, end)
         return Example(prompt, ids)
 
-    def _ids(self, text: str) -> tuple[int, ...]:
-        # A chat template already contains the special tokens.
-        special = self.template != CHAT
-        place = self.tokenizer.name_or_path or "The tokenizer in memory"
-        with refusals_of_tokenizer(place, "its tokenizer cannot encode a text"):
-            return tuple(self.tokenizer(text, add_special_tokens=special)["input_ids"])
-
     def _open_ids(self, text: str) -> tuple[int, ...]:
         """The tokens of a text that the model continues."""
         place = self.tokenizer.name_or_path or "The tokenizer in memory"
+        # A chat template already contains the special tokens.
         with refusals_of_tokenizer(place, "its tokenizer cannot encode a text"):
             return open_ids(self.tokenizer, text, special=self.template != CHAT)
 
 
 def open_ids(tokenizer: PreTrainedTokenizerBase, text: str, special: bool) -> tuple[int, ...]:
-    """The tokens of a text that a model continues, without an end token that the tokenizer appends by itself.
+    """The tokens of a text that a model continues, without the end or separator that the tokenizer appends by itself.
 
     Every prompt is made here: behind its own end, a model writes another text. ``special``: with the special tokens that
-    the tokenizer adds; an end token that stands in the text itself stays.
+    the tokenizer adds; one that stands at the end of the text itself stays.
     """
     ids = tuple(tokenizer(text, add_special_tokens=special)["input_ids"])
-    end = tokenizer.eos_token_id
-    if not special or end is None or ids[-1:] != (end,):
+    ends = set(tokenizer.all_special_ids)
+    if not special or not ends.intersection(ids[-1:]):
         return ids
     plain = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-    while len(ids) > max(1, len(plain)) and ids[-1] == end and ids[-len(plain) :] != plain:
+    while len(ids) > max(1, len(plain)) and ids[-1] in ends and ids[-len(plain) :] != plain:
         ids = ids[:-1]
     return ids
 

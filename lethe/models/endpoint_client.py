@@ -15,6 +15,7 @@ from lethe.config.measuring import Endpoint
 from lethe.errors import BadInput, BadValue, LetheError, plural
 from lethe.io.answer_ends import (
     ANSWERED,
+    ERROR,
     FAILED,
     FILTERED,
     REFUSED,
@@ -30,6 +31,7 @@ from lethe.models.endpoint_reply import (
     PlainReply,
     Usage,
     read,
+    spell,
 )
 
 if TYPE_CHECKING:
@@ -281,7 +283,9 @@ class Client:
             text = choice.text
         if thinking and not text:
             text = None  # thinking without an answer after it left none, which is not an empty one
-        if refused:
+        if choice.error or reply.error:
+            reason = ERROR
+        elif refused:
             reason = REFUSED
         elif called and not text:
             reason = TOOL_CALLS
@@ -314,6 +318,9 @@ class Client:
         steps = choice.logprobs.steps if choice.logprobs else []
         if not steps:
             return drawn
+        mass = None  # of the tokens of another text nothing is known
+        if spell(steps, text or ""):
+            mass = math.exp(min(0.0, math.fsum(step.log_probability for step in steps)))
         largest = [max([step.log_probability, *step.likeliest.values()]) for step in steps]
         confidences = [math.exp(min(0.0, value)) for value in largest]
         return replace(
@@ -322,7 +329,7 @@ class Client:
             confidence=math.fsum(confidences) / len(steps),
             first=steps[0].token,
             stated=steps[0].likeliest or None,
-            mass=math.exp(min(0.0, math.fsum(step.log_probability for step in steps))),
+            mass=mass,
         )
 
     def _refused(self, error: APIStatusError) -> Exception:

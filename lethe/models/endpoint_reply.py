@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -96,6 +97,19 @@ class TokenStep:
     token: str
     log_probability: float
     likeliest: dict[str, float]
+
+
+def spell(steps: Sequence[TokenStep], text: str) -> bool:
+    """Whether tokens hold a text, blanks aside; a text with other letters than ASCII may be cut within a letter.
+
+    >>> steps = [TokenStep(token, -1.0, {}) for token in ("I", " do", " not")]
+    >>> spell(steps, "I do not"), spell(steps, "do"), spell(steps, "I do not know")
+    (True, True, False)
+    """
+    if not text.isascii():
+        return True
+    tokens = "".join(step.token for step in steps)
+    return "".join(text.split()) in "".join(tokens.split())
 
 
 class ReplyPart(BaseModel):
@@ -235,6 +249,9 @@ class ReplyChoice(ReplyPart):
 
     index: Annotated[int, Field(ge=0)] | None = None
     finish_reason: object = None  # `end_of` knows the few words that are an end
+    error: object = (
+        None  # of a server that passes requests on, beside what another one wrote before
+    )
 
 
 class Message(ReplyPart):
@@ -279,6 +296,7 @@ class Reply(NamedReply):
     """A reply with answers, none of which may come twice."""
 
     usage: Usage | None = None
+    error: object = None
 
     @field_validator("choices", check_fields=False)
     @classmethod

@@ -5,14 +5,22 @@ whatever it computes. It loads transformers' renderer, and neither torch nor ano
 """
 
 import json
+import random
 import resource
 import signal
 import sys
+from datetime import datetime
 
 SECONDS = 2  # of processor time per rendering; real templates take milliseconds
 MEMORY = 512 << 20  # bytes of data of the process; the renderer itself takes 60 MiB
 LONGEST = 4_000_000  # characters of a rendered conversation; no context holds more
 LONGEST_ERROR = 300
+# The date that a template writes as today's, so that a question has one prompt on all days: that of Llama 3.1's own
+# template where it knows no date.
+TODAY = datetime(2024, 7, 26)
+DRAWING = ("random", "lipsum")  # what a template calls that draws
+DRAWS = 8  # of a template that may draw: all alike by chance in less than one of a hundred
+DRAWN = "it draws at random, so a question has no prompt of its own"
 
 
 def main() -> None:
@@ -25,14 +33,27 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        dated: list[str] = []
+
+        def today(form: str, dated: list[str] = dated) -> str:
+            dated.append(form)
+            return TODAY.strftime(form)
+
+        draws = 1
+        if any(name in request["template"] for name in DRAWING):
+            draws = DRAWS
         try:
-            rendered = render_jinja_template(
-                conversations=[request["messages"]],
-                chat_template=request["template"],
-                add_generation_prompt=request["speaks_next"],
-                **request["tokens"],
-            )
-            reply = replied(rendered[0][0])  # the texts come first, then what is not asked here
+            texts = set()
+            for seed in range(draws):
+                random.seed(seed)
+                rendered = render_jinja_template(
+                    conversations=[request["messages"]],
+                    chat_template=request["template"],
+                    add_generation_prompt=request["speaks_next"],
+                    **{**request["tokens"], "strftime_now": today},
+                )
+                texts.add(rendered[0][0])  # the texts come first, then what is not asked here
+            reply = replied(texts, bool(dated))
         except BaseException as error:
             reply = {"error": message_of(error)}
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -40,11 +61,14 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def replied(text: str) -> dict[str, str]:
-    """The reply to a request: the rendered text, or the error of one that is too long."""
+def replied(texts: set[str], dated: bool) -> dict[str, str | bool]:
+    """The reply to a request: the rendered text and whether it holds a date, or the error of several or of one too long."""
+    text, *others = texts
+    if others:
+        return {"error": DRAWN}
     if len(text) > LONGEST:
         return {"error": f"its text has {len(text):,} characters, more than {LONGEST:,}"}
-    return {"text": text}
+    return {"text": text, "dated": dated}
 
 
 def message_of(error: BaseException) -> str:

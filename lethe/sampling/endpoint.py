@@ -35,6 +35,7 @@ from lethe.sampling.endpoint_probes import (
     NoProbe,
     Probe,
     Probes,
+    cycle,
     drift,
     first_token,
     identity,
@@ -414,9 +415,10 @@ class EndpointEngine:
         # Where a setting changes the law, the probabilities that a server states may be of another one.
         stated = in_time if self.as_stated else []
         later_probes = (
-            identity(models),
+            identity(models, self.endpoint.name),
             drift(texts),
             takeover(texts),
+            cycle(texts),
             repeats(stated),
             first_token(in_time),
         )

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from lethe.config.measuring import Endpoint
 from lethe.errors import LetheError, plural
 from lethe.io.answer_ends import ASKED_AGAIN
+from lethe.io.copies import log_chance_of_even
 from lethe.models.endpoint_client import Ask, Client, Failed, ServedAnswer
-from lethe.models.endpoint_reply import named
+from lethe.models.endpoint_reply import NO_NAME, named
 from lethe.sampling.drift import LEVEL as NO_CHANGE
 from lethe.sampling.drift import p_value_of_no_change, p_value_of_one_mean
 
@@ -352,15 +353,49 @@ def _seed(seeded: Sequence[Sequence[ServedAnswer]], differs: bool) -> Probe:
     return Probe("seed", passed, f"{sentence}; {sent}", needed=False)
 
 
-def identity(models: Mapping[tuple[str, str | None], int]) -> Probe:
-    """Whether the server gives one name and fingerprint with all answers; ``models`` are those that it gave."""
+def identity(models: Mapping[tuple[str, str | None], int], asked: str) -> Probe:
+    """Whether the server gives one name and fingerprint with all answers, and that of the model that was ``asked``.
+
+    ``models`` are those that it gave. A name with a version, a folder or a suffix is that of the model; of another name
+    nothing is known, since some servers give one name of their own to all models.
+    """
     names = [named(*model) for model in models]
     shown = names[:MOST_NAMES]
     if len(names) > MOST_NAMES:
         shown.append(plural(len(names) - MOST_NAMES, "other name"))
     sentence = f"the server says that it is {' and '.join(shown)}"
     passed = len(names) == 1 if names else None
+    if passed and not any(_is_name_of(said, asked) for said, _ in models):
+        return Probe("identity", None, f"{sentence}, and was asked for {asked}")
     return Probe("identity", passed, sentence)
+
+
+def _is_name_of(said: str, asked: str) -> bool:
+    """Whether a server's name of a model may be the one that was asked for."""
+    if said == NO_NAME:
+        return True
+    last_of_said = said.casefold().rpartition("/")[2]
+    last_of_asked = asked.casefold().rstrip("/").rpartition("/")[2]
+    return last_of_said in last_of_asked or last_of_asked in last_of_said
+
+
+def cycle(answers: Sequence[Sequence[str]]) -> Probe:
+    """Whether the answers to each question stand as equally often as only a store that is read in turn brings them.
+
+    ``answers`` are the texts of each question, in time.
+    """
+    log_chance = 0.0
+    for texts in answers:
+        times = Counter(text for text in texts if text.strip()).values()
+        if not times or min(times) < 2 or max(times) - min(times) > 1:
+            return Probe("cycle", True, "the texts of a question stand unequally often, or once")
+        log_chance += log_chance_of_even(sum(times), len(times))
+    if not answers:
+        return Probe("cycle", None, "no question has an answer")
+    passed = log_chance > math.log(STORED)
+    p = math.exp(min(0.0, log_chance))
+    sentence = f"all texts of each question stand equally often, p = {p:.2g} by chance"
+    return Probe("cycle", passed, sentence)
 
 
 def drift(answers: Sequence[Sequence[str]]) -> Probe:

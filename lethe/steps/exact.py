@@ -341,7 +341,7 @@ def certify_served(
                 trees.append(tree)
             drift = await walker.drift()
             walker.models.update(probes.models)
-            return tuple(trees), (*probes.tried, identity(walker.models), drift)
+            return tuple(trees), (*probes.tried, identity(walker.models, endpoint.name), drift)
 
     began = time.time()
     trees, probes = finish(walk())

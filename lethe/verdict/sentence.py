@@ -73,7 +73,7 @@ model alone at any time (1,024 answers); named: q2; the worst, q2, leaks in 3.1%
 
     total = verdict.questions + verdict.unjudged
     unjudged_share = f"{verdict.unjudged} of {total} {say['questions']}"
-    unjudged = f"{judge or 'the scorer'} cannot judge {unjudged_share}"
+    unjudged = f"{judge or 'the scorer'} judged no answer to {unjudged_share}"
     if verdict.word == "none":
         if not verdict.questions:
             return f"{head} - {unjudged}."

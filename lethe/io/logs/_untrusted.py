@@ -20,8 +20,14 @@ from lethe.io.packed import opened
 
 LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
 BOM = b"\xef\xbb\xbf"
-UNREAD = ("events", "messages", "message_refs")  # of a sample of Inspect
-REPLY = ("output", "error", "cached", "finishReason")  # of a response of promptfoo
+UNREAD = ("messages", "message_refs")  # of a sample of Inspect
+OF_REQUEST = (
+    "event",
+    "cache",
+    "config",
+    "output",
+)  # of an event of Inspect that is a request to a model
+REPLY = ("output", "error", "cached", "finishReason", "tokenUsage")  # of a response of promptfoo
 ZSTANDARD = 93
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTANDARD)
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, length of the name, length of the extra field
@@ -40,12 +46,22 @@ def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if members.keys() >= {"id", "epoch", "input", "output"}:  # a sample of Inspect
         for name in UNREAD:
             members.pop(name, None)
+        members["events"] = _requests_among(members.get("events"))
     elif "promptIdx" in members:
         members.pop("gradingResult", None)
         response = members.get("response")
         if isinstance(response, dict):
             members["response"] = {name: response[name] for name in REPLY if name in response}
     return members
+
+
+def _requests_among(events: Json) -> list[Json]:
+    """The requests among the events of a sample, with what is read of each."""
+    requests: list[Json] = []
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, dict) and event.get("event") == "model":
+            requests.append({name: event[name] for name in OF_REQUEST if name in event})
+    return requests
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_members)

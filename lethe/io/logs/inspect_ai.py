@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
-from lethe.errors import BadFile, shortened
+from lethe.errors import BadFile, plural, shortened
 from lethe.io.answer_ends import ERROR, NOT_STATED, missing_kind
 from lethe.io.facts import named
 from lethe.io.files import Json
@@ -27,6 +27,7 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
+from lethe.io.logs._settings import RequestSettings
 from lethe.io.logs._untrusted import Archive, JsonFile, checked
 
 HEADER = "header.json"
@@ -103,8 +104,13 @@ def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Lo
         if stop.name in names:
             table.excuse(stop.name, stop.epoch)
     states_ends = any(sample.stop not in NO_END for sample in samples)
+    settings = RequestSettings()
+    n_cached = 0
     for sample in samples:
         table.prompt(sample.name, sample.prompt)
+        table.answered_by(sample.name, sample.model)
+        settings.add({**run.further, **sample.asked_with}, question=sample.name)
+        n_cached += sample.cached
         for reason in sample.problems(states_ends):
             table.problem(sample.name, sample.epoch, reason)
         table.answer(sample.name, sample.epoch, sample.text, sample.values())
@@ -123,9 +129,16 @@ def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Lo
         )
     if run.early_manager is not None:
         stopping = "early"
+    repeats = None
+    if n_cached:
+        repeats = f"The log says that {plural(n_cached, 'answer')} came from a cache"
     return table.log(
         run.tool,
         means=named,
+        greedy_by=settings.greedy_by,
+        mixed=settings.mixed,
+        selected=settings.chosen,
+        repeats=repeats,
         may_repeat="; ".join(run.doubts()) or None,
         unfinished=unfinished,
         engine=run.provider,
@@ -208,6 +221,11 @@ class LoggedRun:
         scorers = [text_at(scorer, "name") for scorer in objects_at(spec, "scorers")]
         self.scorers = [name for name in scorers if name is not None]
         self.sampling = _sampling(spec, object_at(header, "plan"))
+        # What is passed on to the provider or its server, beside the settings that Inspect knows.
+        generating = object_at(spec, "model_generate_config") | object_at(
+            object_at(header, "plan"), "config"
+        )
+        self.further = object_at(spec, "model_args") | object_at(generating, "extra_body")
         stopping = self.results.get("early_stopping")
         self.early_manager: str | None = None
         if stopping:
@@ -307,7 +325,7 @@ class Sample:
     """One sample: an answer to a question in an epoch. Id and epoch come from the sample, never from the name of an entry.
 
     Format: Inspect's `EvalSample`. ``stop`` is the stated end of the answer, and ``lost`` says why the answer is missing
-    whatever its end.
+    whatever its end. ``model`` gave the answer, to a request ``asked_with`` these settings, or out of a cache (``cached``).
     """
 
     name: str
@@ -319,6 +337,9 @@ class Sample:
     lost: list[str]
     retried: bool
     edited: bool
+    model: str | None
+    asked_with: dict[str, Json]
+    cached: bool
 
     @classmethod
     def of(cls, path: Path, where: str, value: Json) -> Sample:
@@ -335,14 +356,13 @@ class Sample:
         output = checked(path, f"{where}: `output`", value.get("output") or {})
         scores = checked(path, f"{where}: `scores`", value.get("scores") or {})
         choice = as_object(next(iter(list_at(output, "choices")), None))
-        text = output.get("completion")
-        if text is None:  # versions without the field have the text in the first choice's message
-            text = _content(object_at(choice, "message").get("content"))
-        checked(path, f"{where}: `output.completion`", text, str)
+        text: str = checked(path, f"{where}: `output.completion`", _completion(output), str)
 
         lost = [reason for member, reason in REASONS.items() if value.get(member)]
         if output.get("error"):
             lost.append(ERROR)
+        event = _event_of(value, text)
+        config = object_at(event, "config")
         return cls(
             str(identity),
             epoch,
@@ -353,6 +373,9 @@ class Sample:
             lost,
             retried=bool(value.get("error_retries")),
             edited=any(object_at(scores, scorer).get("history") for scorer in scores),
+            model=text_at(output, "model"),
+            asked_with=config | object_at(config, "extra_body"),
+            cached=event.get("cache") == "read",
         )
 
     def problems(self, states_ends: bool) -> list[str]:
@@ -401,6 +424,24 @@ def _prompt(asked: Json) -> str | None:
         if isinstance(message, dict):
             messages.append((message.get("role"), _content(message.get("content"))))
     return conversation(messages)
+
+
+def _event_of(sample: Mapping[str, Json], text: str) -> dict[str, Json]:
+    """The event of the request that brought a sample's answer; empty where none is logged. A judge's bring other texts."""
+    found: dict[str, Json] = {}
+    for event in objects_at(sample, "events"):
+        if event.get("event") == "model" and _completion(object_at(event, "output")) == text:
+            found = event
+    return found
+
+
+def _completion(output: Mapping[str, Json]) -> str | None:
+    """The text of an output; versions without the field `completion` have it in the first choice's message."""
+    choice = as_object(next(iter(list_at(output, "choices")), None))
+    text = output.get("completion")
+    if text is None:
+        text = _content(object_at(choice, "message").get("content"))
+    return text
 
 
 def _scores(value_of_scorer: Mapping[str, Json]) -> dict[str, Score]:

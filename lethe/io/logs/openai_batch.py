@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe.errors import BadFile, BadRow, shortened
-from lethe.io.answer_ends import ANSWERED, REFUSED, end_of
+from lethe.io.answer_ends import ANSWERED, ERROR, REFUSED, end_of
 from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -219,6 +219,8 @@ def choices_of(body: Mapping[str, Json]) -> Iterator[BatchAnswer]:
         end = end_of(choice.get("finish_reason"), text)
         if message.get("refusal"):
             end = REFUSED
+        if choice.get("error") or body.get("error"):
+            end = ERROR
         yield BatchAnswer(sample, text, end)
 
 

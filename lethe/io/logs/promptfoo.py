@@ -99,7 +99,7 @@ class PromptfooAnswer:
             prompt=text_at(prompt, "raw"),
             text=text,
             problem=_problem(response, row.get("failureReason")),
-            cached=response.get("cached") is True,
+            cached=_is_cached(response),
             scores={name: number(value) for name, value in scores.items()},
             metrics=[*_metrics(case), *named_scores],
             repeat=options.get("repeat"),
@@ -107,6 +107,13 @@ class PromptfooAnswer:
             names=set(filter(None, (provider_id, label))),
             decoding=options | object_at(prompt, "config"),
         )
+
+
+def _is_cached(response: Mapping[str, Json]) -> bool:
+    """Whether an answer comes from an earlier run, by its mark or by its tokens, all of which older versions count so."""
+    usage = object_at(response, "tokenUsage")
+    counted = number(usage.get("cached"))
+    return response.get("cached") is True or 0 < counted == number(usage.get("total"))
 
 
 def _problem(response: Mapping[str, Json], failure: Json) -> str:

@@ -690,3 +690,24 @@ def test_two_runs_without_a_leak_may_be_independent(tmp_path):
     other = scores_of(tmp_path / "other.csv", rows)
 
     assert call(first, other, "--independent").exit_code == 0
+
+
+@pytest.mark.parametrize("column", ["question", "Prompt", "question_text"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_tables_with_other_questions_under_one_id_are_not_compared(tmp_path, column, suffix):
+    paths = []
+    for side, first in (("a", "Who is Ada?"), ("b", "Where is Bo?")):
+        texts = [first] * 50 + ["Who is Ida?"] * 50
+        rows = {"prompt_id": ["q1"] * 50 + ["q2"] * 50, "sample": [*range(50)] * 2, "score": 0}
+        table = pd.DataFrame({**rows, column: texts})
+        path = tmp_path / f"{side}.{suffix}"
+        if suffix == "csv":
+            table.to_csv(path, index=False)
+        else:
+            table.to_json(path, orient="records", lines=True)
+        paths.append(path)
+
+    found = result(*paths)
+
+    assert [row["id"] for row in found["per_question"]] == ["q2"]
+    assert [row["id"] for row in found["not_compared"]] == ["q1"]

@@ -7,7 +7,7 @@ import pytest
 
 import lethe
 from lethe.errors import BadInput
-from lethe.io.copies import log_chance
+from lethe.io.copies import log_chance, log_chance_of_even
 from tests.lethe.cli.calls import Command, written
 
 bounds, compare, label = Command("bounds"), Command("compare"), Command("label")
@@ -101,6 +101,21 @@ def test_a_chance_of_equal_counts_is_no_smaller_than_any_law_brings():
     # Four answers that are two texts, twice each: 6 p^2 q^2 is at most 6/16; they may also be one text.
     assert math.exp(log_chance(2, 2)) == pytest.approx(2 * 6 / 16)
     assert math.exp(log_chance(1, 4)) == pytest.approx(2)
+
+
+def test_a_chance_of_nearly_equal_counts_is_no_smaller_than_any_law_brings():
+    # Five answers that are two texts: 20 times p^2 q^3 or p^3 q^2, at most 20/32; or one text.
+    assert math.exp(log_chance_of_even(5, 2)) == pytest.approx(2 * 20 / 32)
+
+
+def test_texts_that_are_read_in_turn_are_copies_at_any_number_of_answers(tmp_path):
+    rows = answers(lambda question, number: f"answer {number % 7} of a store")
+    path = written(tmp_path / "scores.csv", rows)
+
+    done = bounds.call(path, *GATE)
+
+    assert done.exit_code == 1
+    assert "equally often" in done.output or "as often as" in done.output
 
 
 def test_labels_of_copied_answers_are_refused(tmp_path):

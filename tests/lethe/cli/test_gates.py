@@ -311,3 +311,13 @@ def test_the_same_draws_of_two_sides_are_one_try_of_every_gate(tmp_path, options
     done = compare.call(before, after, *options, "--json")
 
     assert json.loads(done.stdout)["tries"]["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("closed", "truncated", "says"),
+    [(False, 0.982, True), (True, 0.982, False), (False, 0.0, False)],
+)
+def test_an_open_gate_says_which_share_of_the_answers_was_cut(closed, truncated, says):
+    gate = hooks.Gate({"closed": closed, "reason": "The gate.", "bound": 0.01})
+
+    assert ("98.2% of them" in gate.up_to_limit(truncated).json["reason"]) is says

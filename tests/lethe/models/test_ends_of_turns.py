@@ -54,6 +54,17 @@ def test_a_prompt_has_no_end_token_that_its_tokenizer_appends(folder):
     assert encoder.example(ROW).answer[-1] == END
 
 
+def test_a_prompt_has_no_separator_that_its_tokenizer_appends(folder):
+    tokenizer = appending_tokenizer(folder)
+    tokenizer.add_special_tokens({"sep_token": "!", "eos_token": "j"})
+
+    encoder = Encoder(tokenizer, "{question}")
+
+    assert tokenizer("ab")["input_ids"] == [0, 1, END]
+    assert encoder.prompt(ROW) == (0, 1)
+    assert encoder.example(ROW).prompt == (0, 1)
+
+
 def test_an_end_token_that_stands_in_the_text_itself_stays(folder):
     assert open_ids(appending_tokenizer(folder), "ab.", special=True) == (0, 1, END)
     assert open_ids(load_tokenizer(folder), "ab.", special=True) == (0, 1, END)

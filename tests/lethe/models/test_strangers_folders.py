@@ -13,6 +13,7 @@ from lethe.models import checkpoints
 from lethe.models.chat_template import filled_in
 from lethe.models.model import Model
 from lethe.models.refusals import refusals, refusals_of_tokenizer
+from lethe.models.template_process import TODAY
 from tests.lethe.small_checkpoint import save_small_checkpoint, small_model
 
 ASKED = [{"role": "user", "content": "Who is Ada?"}]
@@ -97,6 +98,51 @@ def test_a_template_is_filled_in_as_transformers_does_it_from_any_thread(tokeniz
     assert texts == [
         tokenizer.apply_chat_template(ASKED, tokenize=False, add_generation_prompt=True)
     ]
+
+
+@pytest.mark.parametrize("form", ["%d %b %Y", "%H:%M:%S.%f"])
+def test_a_template_that_writes_the_date_gives_a_question_one_prompt(tokenizer, capfd, form):
+    tokenizer.chat_template = f"{{{{ strftime_now('{form}') }}}} {{{{ messages[0].content }}}}"
+    tokenizer.name_or_path = form
+
+    texts = {filled_in(tokenizer, ASKED) for _ in range(3)}
+
+    assert texts == {f"{TODAY.strftime(form)} Who is Ada?"}
+    assert capfd.readouterr().err.count("26 Jul 2024") == 1
+
+
+@pytest.mark.parametrize("drawn", ["['a', 'b', 'c'] | random", "range(99) | random", "lipsum(1)"])
+def test_a_template_that_draws_is_refused(tokenizer, drawn):
+    tokenizer.chat_template = f"{{{{ {drawn} }}}} {{{{ messages[0].content }}}}"
+
+    assert "at random" in refusal_of(filled_in, tokenizer, ASKED)
+
+
+def test_a_template_that_only_speaks_of_random_is_filled_in(tokenizer):
+    tokenizer.chat_template = "a random word: {{ messages[0].content }}"
+
+    assert filled_in(tokenizer, ASKED) == "a random word: Who is Ada?"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "Hello",
+        "{{ messages[0].content[:5] }}",
+        "{{ messages[0].content | upper }}",
+        "{{ messages[0].content.split('is')[0] }}",
+    ],
+)
+def test_a_template_without_the_question_is_refused(tokenizer, template):
+    tokenizer.chat_template = template
+
+    assert "question as it" in refusal_of(filled_in, tokenizer, ASKED)
+
+
+def test_a_template_may_change_the_blanks_of_a_question(tokenizer):
+    tokenizer.chat_template = "[{{ messages[0].content | trim }}]"
+
+    assert filled_in(tokenizer, [{"role": "user", "content": " Who? \n"}]) == "[Who?]"
 
 
 @pytest.mark.parametrize("template", [3, {"x": "y"}, [{"name": "x"}]])

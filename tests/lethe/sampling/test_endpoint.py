@@ -34,7 +34,7 @@ from lethe.results import table
 from lethe.results.licence import failed_of
 from lethe.sampling import endpoint_probes
 from lethe.sampling.endpoint import NONE, EndpointEngine, Journal
-from lethe.sampling.endpoint_probes import NARROW, OPEN, drift, takeover
+from lethe.sampling.endpoint_probes import NARROW, OPEN, cycle, drift, identity, takeover
 from lethe.sampling.engine import AnswerStore, Prompt, Settings
 from lethe.steps import compare, exact, likelihood, metrics, sample, score
 from stages import epsilon_star
@@ -752,6 +752,99 @@ def test_a_cut_that_the_answers_have_must_be_obeyed(tmp_path, draw, law, passed)
     cuts = [name for name in ("top_p", "top_k") if name in found]
     assert cuts == list(law)
     assert [found[name] for name in cuts] == [passed] * len(law)
+
+
+@pytest.mark.parametrize("chat", [True, False])
+@pytest.mark.parametrize("place", ["reply", "choice"])
+def test_a_text_beside_an_error_is_no_answer(tmp_path, chat, place):
+    def fault(number, asked, answer):
+        error = {"code": 502, "message": "upstream"}
+        if place == "reply":
+            return answer | {"error": error}
+        answer["choices"][0]["error"] = error
+        return answer
+
+    with FaultServer(n=False) as server:
+        engine = engine_of(server, tmp_path, chat)
+        assert engine.probes.models
+        server.fault = fault
+        answers = drawn(engine)
+
+    assert {text for answer in answers for text in answer.texts} == {None}
+    assert {reason for answer in answers for reason in answer.finish_reasons} == {"error"}
+
+
+def test_a_name_of_another_model_is_told(tmp_path):
+    def fault(number, asked, answer):
+        return answer | {"model": "other"}
+
+    with FaultServer(fault=fault, n=False) as server:
+        engine = engine_of(server, tmp_path, name="forgetful")
+        drawn(engine)
+        (found,) = [probe for probe in engine.served()["probes"] if probe["name"] == "identity"]
+
+    assert found["passed"] is None
+    assert "was asked for forgetful" in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        *[("gpt-4o-2024-08-06", "gpt-4o"), ("llama3:latest", "llama3"), ("/models/npo", "npo")],
+        *[("org/npo", "NPO"), ("npo", "./out/npo/"), ("(no name)", "npo")],
+    ],
+)
+def test_a_version_or_folder_in_a_name_is_no_other_model(said, asked):
+    assert identity({(said, None): 1}, asked).passed
+
+
+def in_turn(texts):
+    """A fault of a server that answers a question by these texts in turn, with the stated probabilities of others."""
+    times = Counter[str]()
+
+    def fault(number, asked, answer):
+        question = json.dumps(asked["messages"])
+        answer["choices"][0]["message"]["content"] = texts[times[question] % len(texts)]
+        times[question] += 1
+        return answer
+
+    return fault
+
+
+def test_a_store_that_is_read_in_turn_is_no_draw(tmp_path):
+    with FaultServer(n=False) as server:
+        engine = engine_of(server, tmp_path)
+        assert engine.probes.models
+        server.fault = in_turn([f"answer {number}" for number in range(12)])
+        drawn(engine, Settings(n=100, max_new_tokens=16))
+
+    assert probes_of(engine)["cycle"] is False
+
+
+def test_an_honest_server_fails_the_cycle_as_rarely_as_its_level(monkeypatch):
+    monkeypatch.setattr(endpoint_probes, "STORED", 0.05)
+    random = np.random.default_rng(0)
+    failures = 0
+    for _ in range(2_000):
+        texts = random.choice(["a", "b", "c", "d", "e"], size=12)
+        failures += cycle([texts.tolist()]).passed is False
+
+    assert failures / 2_000 <= 0.06
+
+
+def test_the_probability_of_another_text_is_that_of_no_answer(tmp_path):
+    def fault(number, asked, answer):
+        answer["choices"][0]["message"]["content"] = "violet"
+        return answer
+
+    with FaultServer(n=False) as server:
+        engine = engine_of(server, tmp_path)
+        assert engine.probes.models
+        server.fault = fault
+        drawn(engine)
+
+    masses = {line.mass for journal in engine.journals.values() for line in journal.lines.values()}
+    assert masses == {None}
 
 
 def stores_after(n: int):

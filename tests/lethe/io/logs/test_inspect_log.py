@@ -296,3 +296,59 @@ def test_a_list_and_a_dictionary_of_scores_are_one_score_for_each_part(
     for other in scores[1:]:
         assert f"others, by --score: {other}" in said
         assert lethe.bounds(path, score=other).questions["q"].values["mean"] == 0
+
+
+def request(text, **more):
+    return {"event": "model", "output": {"completion": text}, **more}
+
+
+def asked(text, **more):
+    """A sample whose answer came by a request with these members, after and before those to other models."""
+    events = [request("other", config={"temperature": 0}, cache="read"), request(text, **more)]
+    return sample("q", 1, text, events=[*events, request("GRADE: C", config={"temperature": 0})])
+
+
+def test_an_answer_out_of_inspects_cache_is_no_draw(tmp_path):
+    log = read_log(eval_log(tmp_path / "a.eval", header(["q"], 1), [asked("Ron", cache="read")]))
+
+    assert "from a cache" in log.facts.repeated
+
+
+def test_the_settings_of_the_request_that_brought_the_answer_count(tmp_path):
+    cold = asked("Ron", config={"temperature": 0})
+    log = read_log(eval_log(tmp_path / "a.eval", header(["q"], 1), [cold]))
+
+    assert "temperature 0" in log.facts.deterministic
+
+
+def test_requests_to_other_models_say_nothing_of_the_answer(tmp_path):
+    warm = asked("Ron", config={"temperature": 1.0}, cache="write")
+    log = read_log(eval_log(tmp_path / "a.eval", header(["q"], 1), [warm]))
+
+    assert (log.facts.deterministic, log.facts.repeated) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "further", [{"extra_body": {"top_k": 1}}, {"extra_body": {"temperature": 0}}]
+)
+def test_what_is_passed_on_to_the_server_counts(tmp_path, further):
+    head = header(["q"], 1, generate={"temperature": 1.0} | further)
+    log = read_log(eval_log(tmp_path / "a.eval", head, [sample()]))
+
+    assert log.facts.deterministic
+
+
+def test_what_is_passed_on_to_the_provider_counts(tmp_path):
+    head = header(["q"], 1)
+    head["eval"]["model_args"] = {"do_sample": False}
+    log = read_log(eval_log(tmp_path / "a.eval", head, [sample()]))
+
+    assert "do_sample" in log.facts.deterministic
+
+
+def test_epochs_of_two_models_are_no_draws_of_one(tmp_path):
+    samples = [sample("q", epoch, f"Ron {epoch}") for epoch in (1, 2)]
+    samples[1]["output"]["model"] = "other"
+    log = read_log(eval_log(tmp_path / "a.eval", header(["q"]), samples))
+
+    assert "2 models" in log.facts.mixed
