@@ -147,6 +147,15 @@ def cached_rows(table: pd.DataFrame, times: np.ndarray | None = None) -> str | N
     return None
 
 
+def is_cached(answer: Mapping[str, object]) -> bool:
+    """Whether what stands beside an answer says that it came from a cache."""
+    for key in columns_of(answer, CACHED):
+        words = ("hit",) if meant(key, STATES_OF_CACHE) else YES
+        if str(answer[key]).strip().lower().split(" ")[0] in words:
+            return True
+    return False
+
+
 def _says(
     table: pd.DataFrame,
     column: str,

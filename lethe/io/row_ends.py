@@ -36,7 +36,8 @@ ERRORS = (
     *("exception", "exception_message", "exception_type", "is_error", "has_error", "errored"),
     "timed_out",
 )
-STATUSES = ("status", "status_code", "http_status", "http_status_code", "http_code")
+CODES = ("status_code", "http_status", "http_status_code", "http_code")
+STATUSES = ("status", *CODES)
 STATED = (*ENDS, *ERRORS, *STATUSES)
 SAYS_NOTHING = ("", "none", "null", "nan", "<na>", "na", "n/a", "-")
 GOOD = frozenset("ok okay success successful succeeded complete completed done finished".split())

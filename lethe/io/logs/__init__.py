@@ -91,10 +91,10 @@ def _read_table(source: JsonFile | Path, by: str | None = None) -> Log:
     settings.add_rows(drawn)
     stated = settings.of_log()
     stated["mixed"] = mixed_rows(drawn, name, settings=laws_among(drawn))
+    stated["repeats"] = cached_rows(drawn)
     return table.log(
         "a table",
         **stated,
-        repeats=cached_rows(drawn),
         means=of_column,
         scores=score_columns,
         notes=notes,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from lethe.errors import BadInput, shortened
-from lethe.io.column_names import meant
+from lethe.errors import BadInput, plural, shortened
+from lethe.io.column_names import columns_of, meant
+from lethe.io.facts import CACHED, MODELS, is_cached, several_models
 from lethe.io.files import Json
 from lethe.io.logs._log import DECODING, SAYS_GREEDY, as_object, chosen, greedy
 
@@ -37,6 +38,7 @@ class SettingsOfLog(TypedDict):
 
     sampling: Mapping[str, Json]
     greedy_by: str | None
+    repeats: str | None
     may_repeat: str | None
     mixed: str | None
     selected: Sequence[str]
@@ -50,6 +52,7 @@ BEFORE = frozenset(
         *"config params parameters args kwargs options settings".split(),
     )
 )
+OF_DRAWS = (*CACHED, *MODELS)  # what says of an answer which model drew it, or that none did
 OTHER_NAMES = {
     "temp": "temperature",
     "num_beam": "num_beams",
@@ -92,7 +95,8 @@ def laws_among(columns: Iterable[str]) -> list[str]:
 class RequestSettings:
     """What requests state of their sampling, as they were added.
 
-    ``mixed`` says why answers to a question are draws of several laws: two of its requests state two values of a setting.
+    ``mixed`` says why answers to a question are draws of several laws: two of its requests state two values of a setting, or
+    two models. ``cached`` counts the requests whose answers came from a cache.
     """
 
     values: dict[str, list[Json]] = field(default_factory=dict)
@@ -100,6 +104,7 @@ class RequestSettings:
     requests: int = 0
     greedy_requests: int = 0
     greedy_setting: str = ""
+    cached: int = 0
     _laws: dict[tuple[str, str], Json] = field(default_factory=dict)  # by question and setting
 
     def add(self, request: Mapping[str, Json], times: int = 1, question: str | None = None) -> None:
@@ -109,6 +114,10 @@ class RequestSettings:
         """
         stated = _stated(request)
         self.requests += times
+        if is_cached(request):
+            self.cached += times
+        for name in columns_of(request, MODELS):
+            self._add_model(question, name, request[name])
         setting = greedy(stated)
         if setting:
             self.greedy_requests += times
@@ -127,6 +136,14 @@ class RequestSettings:
                         f"({shortened(earlier)} and {shortened(value)})"
                     )
 
+    def _add_model(self, question: str | None, name: str, model: Json) -> None:
+        """Note the model that a request names, as the key ``name`` says."""
+        if question is None or not isinstance(model, str):
+            return
+        earlier = self._laws.setdefault((question, meant(name, MODELS) or name), model)
+        if earlier != model and self.mixed is None:
+            self.mixed = several_models(question, [earlier, model])
+
     def add_answers(
         self, row: Mapping[str, Json], answers: Sequence[Json], question: str | None = None
     ) -> None:
@@ -136,15 +153,19 @@ class RequestSettings:
         """
         lists = {}
         for name, value in row.items():
-            if setting_of(name) and isinstance(value, list) and len(value) == len(answers):
+            is_stated = setting_of(name) is not None or meant(name, OF_DRAWS) is not None
+            if is_stated and isinstance(value, list) and len(value) == len(answers):
                 lists[name] = value
         of_answers = []
         for place, answer in enumerate(answers):
             of_list = {name: values[place] for name, values in lists.items()}
-            of_answers.append(of_list | _stated(as_object(answer)))
+            beside = as_object(answer)
+            drawn = {name: beside[name] for name in columns_of(beside, OF_DRAWS)}
+            of_answers.append(of_list | drawn | _stated(beside))
         if any(of_answers):
             for stated in of_answers:
-                self.add({**_stated(row), **stated}, question=question)
+                drawn = {name: row[name] for name in columns_of(row, OF_DRAWS)}
+                self.add({**drawn, **_stated(row), **stated}, question=question)
         else:
             self.add(row, question=question)
 
@@ -200,6 +221,15 @@ class RequestSettings:
         return f"{self.greedy_setting} in {self.greedy_requests} of {self.requests} requests"
 
     @property
+    def repeats(self) -> str | None:
+        """That answers came from a cache, None where no request says so."""
+        if not self.cached:
+            return None
+        return (
+            f"The log says that the answers to {plural(self.cached, 'request')} came from a cache"
+        )
+
+    @property
     def may_repeat(self) -> str | None:
         """The seed that every request carries, by which some servers repeat an answer."""
         if len(self.values.get("seed", [])) == 1:
@@ -221,6 +251,7 @@ class RequestSettings:
         return {
             "sampling": self.sampling,
             "greedy_by": self.greedy_by,
+            "repeats": self.repeats,
             "may_repeat": self.may_repeat,
             "mixed": self.mixed,
             "selected": self.chosen,

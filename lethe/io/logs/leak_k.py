@@ -90,7 +90,9 @@ def _read_leak_k(source: JsonFile) -> Log:
         means=_means_of_leak_k,
         sampling=sampling,
         greedy_by=greedy_by or settings.greedy_by,
+        repeats=settings.repeats,
         may_repeat=settings.may_repeat,
+        mixed=settings.mixed,
         draws="sampled" if of_folder else "unknown",
         warnings=(*warnings, *settings.warnings),
     )

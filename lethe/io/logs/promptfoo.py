@@ -193,8 +193,9 @@ def _decodings(head: Mapping[str, Json], rows: Iterable[PromptfooAnswer]) -> lis
             for name, settings in provider.items():
                 configured[name] = object_at(as_object(settings), "config")
     decodings = []
+    default = object_at(object_at(object_at(head, "config"), "defaultTest"), "options")
     for row in rows:
-        decoding: dict[str, Json] = {}
+        decoding: dict[str, Json] = dict(default)
         for name in sorted(row.names & configured.keys()):
             decoding |= configured[name]
         decodings.append(decoding | row.decoding)

@@ -22,7 +22,7 @@ from lethe.io.logs._log import (
 )
 from lethe.io.logs._settings import RequestSettings, setting_of
 from lethe.io.logs._untrusted import JsonFile
-from lethe.io.row_ends import ERRORS, STATED, ending, kind_of
+from lethe.io.row_ends import CODES, ERRORS, STATED, ending, kind_of
 
 LISTS = ("responses", "outputs", "generations", "completions", "answers", "samples", "predictions")
 TEXTS = ("text", "response", "output", "content", "generation", "completion", "answer")
@@ -138,7 +138,7 @@ def _responses(
         values = row[name]
         if isinstance(values, list) and len(values) == len(answers):
             ends_of[name] = values
-        elif meant(name, ERRORS):  # of the request that brought them all
+        elif meant(name, (*ERRORS, *CODES)):  # of the request that brought them all
             ends_of[name] = [values] * len(answers)
     for place, answer in enumerate(answers):
         scores = {name: values[place] for name, values in scores_of.items()}

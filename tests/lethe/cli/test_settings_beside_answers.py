@@ -124,3 +124,52 @@ def test_greedy_rows_are_counted_with_their_repeats(tmp_path):
     table.to_csv(tmp_path / "scores.csv", index=False)
 
     assert "in 1 of 400 requests" in bounds.call(tmp_path / "scores.csv").output
+
+
+COPIES = {
+    "row": {**TEXTS, "cached": True},
+    "list": {**TEXTS, "fromCache": [False, True] * (N // 2)},
+    "object": {"outputs": objects("text", cache_hit="true", leak=0)},
+    "words": {"outputs": objects("text", cache_status="HIT", leak=0)},
+    "leak-k": {"responses": objects(rougeL_recall=0, cached=True)},
+}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_answers_out_of_a_cache_are_no_draws(tmp_path, kind):
+    log = read_log(written(tmp_path, [{"prompt": "Who?", **COPIES[kind]}]))
+
+    assert "from a cache" in log.facts.repeated
+
+
+def test_an_answer_that_was_no_hit_is_a_draw(tmp_path):
+    answers = objects("text", cached=False, cache_status="miss", leak=0)
+    log = read_log(written(tmp_path, [{"prompt": "Who?", "outputs": answers}]))
+
+    assert log.facts.repeated is None
+
+
+OF_TWO = {
+    "list": [{**TEXTS, "model": ["a", "b"] * (N // 2)}],
+    "object": [{"outputs": [*objects("text", leak=0, model="a"), {"text": "x", "model": "b"}]}],
+    "rows": [{**TEXTS, "modelName": "a"}, {**TEXTS, "modelName": "b"}],
+    "leak-k": [
+        {"responses": [*objects(rougeL_recall=0, model="a"), {"response": "x", "model": "b"}]}
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", OF_TWO)
+def test_answers_of_two_models_are_no_draws_of_one(tmp_path, kind):
+    log = read_log(written(tmp_path, [{"prompt": "Who?", **row} for row in OF_TWO[kind]]))
+
+    assert "2 models" in log.facts.mixed
+
+
+def test_a_failed_request_for_a_list_brought_no_answer(tmp_path):
+    rows = [
+        {"prompt": name, **TEXTS, "statusCode": code} for name, code in (("a", 200), ("b", 500))
+    ]
+    log = read_log(written(tmp_path, rows))
+
+    assert log.missing == {"status 500": N}
