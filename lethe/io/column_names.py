@@ -7,8 +7,14 @@ what it is, such as the response; another word, as in `judge_temperature`, makes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from lethe.io.files import Json
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WITHIN = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")
 REMARK = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")  # temperature (T)
@@ -17,8 +23,10 @@ OF_ANSWERS = frozenset(
     (
         *"answer response reply output completion generation choice choices message result results".split(),
         *"request model llm native raw api http body data target".split(),
+        *"metadata meta info details extra additional hidden notes kwargs params".split(),
     )
 )
+DEEPEST = 8  # objects that lie in one another
 ALONE: frozenset[str] = frozenset()  # no word may stand before
 # Words that may stand before the text of an answer. The text of a message or of a body may be that of a question.
 OF_TEXTS = frozenset("model llm response completion generation generated output sampled".split())
@@ -64,6 +72,44 @@ def columns_of(
         if meaning is not None:
             found.append((names.index(meaning), column))
     return [column for _, column in sorted(found, key=lambda entry: entry[0])]
+
+
+def spread(members: Mapping[str, Json]) -> dict[str, Json]:
+    """The members of an object, and below them those of the objects inside it under names such as `request.params.seed`.
+
+    Lists are not opened, and objects below `DEEPEST` others are left out.
+
+    >>> spread({"id": 1, "metadata": {"sampling": {"seed": 2}}})["metadata.sampling.seed"]
+    2
+    """
+    return dict(_members(members, "", DEEPEST))
+
+
+def _members(members: Mapping[str, Json], before: str, depth: int) -> Iterator[tuple[str, Json]]:
+    inner = []
+    for name, value in members.items():
+        path = f"{before}{name}"
+        yield path, value
+        if isinstance(value, dict) and depth:
+            inner.append((path, value))
+    for path, value in inner:
+        yield from _members(value, f"{path}.", depth - 1)
+
+
+def with_members(table: pd.DataFrame, is_read: Callable[[str], bool]) -> pd.DataFrame:
+    """The table with a column for each member of the objects in its cells (`spread`) whose name ``is_read``."""
+    found: dict[str, list[Json]] = {}
+    for column in table.columns:
+        if table[column].dtype != object:
+            continue
+        for place, value in enumerate(table[column]):
+            if not isinstance(value, dict):
+                continue
+            for name, member in spread({str(column): value}).items():
+                is_new = name not in table.columns and not isinstance(member, (dict, list))
+                if is_new and is_read(name):
+                    found.setdefault(name, [None] * len(table))[place] = member
+    return table.assign(**found)
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lethe.errors import plural, shortened
-from lethe.io.column_names import columns_of, meant
+from lethe.io.column_names import columns_of, meant, spread
 from lethe.io.ids import as_texts
 from lethe.registry import JUDGES, SCORERS
 
@@ -149,9 +149,10 @@ def cached_rows(table: pd.DataFrame, times: np.ndarray | None = None) -> str | N
 
 def is_cached(answer: Mapping[str, object]) -> bool:
     """Whether what stands beside an answer says that it came from a cache."""
-    for key in columns_of(answer, CACHED):
+    members = spread(answer)
+    for key in columns_of(members, CACHED):
         words = ("hit",) if meant(key, STATES_OF_CACHE) else YES
-        if str(answer[key]).strip().lower().split(" ")[0] in words:
+        if str(members[key]).strip().lower().split(" ")[0] in words:
             return True
     return False
 

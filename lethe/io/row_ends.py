@@ -18,7 +18,7 @@ from lethe.io.answer_ends import (
     missing_kind,
 )
 from lethe.io.cells import number_of_cell
-from lethe.io.column_names import OF_TEXTS, columns_of, meant
+from lethe.io.column_names import OF_TEXTS, columns_of, meant, spread, with_members
 from lethe.io.copies import TEXTS
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def missing_kinds(table: pd.DataFrame, *, empty_texts: bool = True) -> list[str 
     list
         A kind of `lethe.io.answer_ends` for each row.
     """
+    table = with_members(table, lambda name: meant(name, STATED) is not None)
     kinds = _kinds_of_ends(table)
 
     # A row without a kind so far has that of its error, or of its status.
@@ -105,13 +106,14 @@ def _kinds_of_ends(table: pd.DataFrame) -> list[str | None]:
 
 
 def kind_of(answer: Mapping[str, object]) -> str | None:
-    """Why an answer is missing, by what stands beside its text; None where nothing says so.
+    """Why an answer is missing, by what stands beside its text or in an object there; None where nothing says so.
 
     >>> kind_of({"text": "", "error": "timeout"}), kind_of({"text": "Ada", "stopReason": "stop", "status": 200})
     ('error', None)
     """
-    for column in columns_of(answer, ENDS):
-        stated = answer[column]
+    members = spread(answer)
+    for column in columns_of(members, ENDS):
+        stated = members[column]
         if stated is not None and stated != "":
             kind = _kind_of_end(column)(stated)
             if kind is not None:
@@ -119,8 +121,8 @@ def kind_of(answer: Mapping[str, object]) -> str | None:
             break
 
     for names, kind_of_cell in ((ERRORS, _of_error), (STATUSES, _of_status)):
-        for column in columns_of(answer, names):
-            cell = answer[column]
+        for column in columns_of(members, names):
+            cell = members[column]
             kind = None if cell is None else kind_of_cell(cell)
             if kind is not None:
                 return kind

@@ -17,7 +17,13 @@ from lethe.io.facts import (
     reasons_in,
     tells_apart,
 )
-from lethe.io.logs._settings import RequestSettings, holds_settings, laws_among, setting_of
+from lethe.io.logs._settings import (
+    RequestSettings,
+    holds_settings,
+    laws_among,
+    setting_of,
+    with_draws,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,6 +58,7 @@ def facts_of_rows(
     ``name`` is the column of the questions and ``score`` that of the scores, neither of which names a model. Each row counts
     so many ``times``, (rows,), by default once.
     """
+    table = with_draws(table)
     settings = RequestSettings()
     settings.add_rows(table, times)
     deterministic = None

@@ -33,7 +33,7 @@ from lethe.io.column_names import meant
 from lethe.io.facts import CACHED, cached_rows, mixed_rows, of_column, reasons_in, says_stopped
 from lethe.io.files import Json, check_file, check_text
 from lethe.io.logs._log import Format, Log, Table, as_text, is_request
-from lethe.io.logs._settings import RequestSettings, laws_among, setting_of
+from lethe.io.logs._settings import RequestSettings, laws_among, setting_of, with_draws
 from lethe.io.logs._untrusted import JsonFile, first_line
 from lethe.io.packed import opened, suffix_of
 from lethe.io.row_ends import ERRORS, STATUSES, missing_kinds
@@ -87,7 +87,7 @@ def _read_table(source: JsonFile | Path, by: str | None = None) -> Log:
             raise BadRow(path, file_line(path, place), problem)
     notes = _notes(frame, samples)
     settings = RequestSettings()
-    drawn = frame[[sample != GREEDY for sample in samples]]
+    drawn = with_draws(frame[[sample != GREEDY for sample in samples]])
     settings.add_rows(drawn)
     stated = settings.of_log()
     stated["mixed"] = mixed_rows(drawn, name, settings=laws_among(drawn))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from lethe.errors import BadInput, plural, shortened
-from lethe.io.column_names import columns_of, meant
+from lethe.io.column_names import columns_of, meant, spread, with_members
 from lethe.io.facts import CACHED, MODELS, is_cached, several_models
 from lethe.io.files import Json
 from lethe.io.logs._log import DECODING, SAYS_GREEDY, as_object, chosen, greedy
@@ -30,6 +30,7 @@ NESTED = (
     *("inference_config", "inference_params", "model_kwargs", "model_config", "model_args"),
     *("model_params", "model_parameters", "llm_config", "extra_body", "hyperparameters"),
     *("parameters", "params", "settings", "options", "config", "kwargs"),
+    *("request", "request_body", "body", "metadata", "meta", "response_metadata"),
 )
 
 
@@ -50,6 +51,8 @@ BEFORE = frozenset(
     (
         *"sampling sampler gen generation model llm decoding inference request answer".split(),
         *"config params parameters args kwargs options settings".split(),
+        *"metadata meta info details extra additional hidden notes body response".split(),
+        *"generate hyperparameters".split(),
     )
 )
 OF_DRAWS = (*CACHED, *MODELS)  # what says of an answer which model drew it, or that none did
@@ -86,6 +89,15 @@ def holds_settings(name: str) -> bool:
     return meant(name, NESTED, BEFORE) is not None
 
 
+def with_draws(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with columns for what objects in its cells state of settings, models and caches."""
+
+    def is_read(name: str) -> bool:
+        return setting_of(name) is not None or meant(name, OF_DRAWS) is not None
+
+    return with_members(table, is_read)
+
+
 def laws_among(columns: Iterable[str]) -> list[str]:
     """The columns of settings that decide the law of an answer: all but a seed, since each answer may have one of its own."""
     return [column for column in columns if setting_of(str(column)) not in (None, "seed")]
@@ -116,8 +128,9 @@ class RequestSettings:
         self.requests += times
         if is_cached(request):
             self.cached += times
-        for name in columns_of(request, MODELS):
-            self._add_model(question, name, request[name])
+        members = spread(request)
+        for name in columns_of(members, MODELS):
+            self._add_model(question, name, members[name])
         setting = greedy(stated)
         if setting:
             self.greedy_requests += times
@@ -140,7 +153,9 @@ class RequestSettings:
         """Note the model that a request names, as the key ``name`` says."""
         if question is None or not isinstance(model, str):
             return
-        earlier = self._laws.setdefault((question, meant(name, MODELS) or name), model)
+        place = name.rpartition(".")[0]  # a request may name a model otherwise than its response
+        law = f"{place}.{meant(name, MODELS)}"
+        earlier = self._laws.setdefault((question, law), model)
         if earlier != model and self.mixed is None:
             self.mixed = several_models(question, [earlier, model])
 
@@ -152,19 +167,20 @@ class RequestSettings:
         It is a request, or each answer is one where answers, or lists beside them, state a setting.
         """
         lists = {}
-        for name, value in row.items():
+        members = spread(row)
+        for name, value in members.items():
             is_stated = setting_of(name) is not None or meant(name, OF_DRAWS) is not None
             if is_stated and isinstance(value, list) and len(value) == len(answers):
                 lists[name] = value
         of_answers = []
         for place, answer in enumerate(answers):
             of_list = {name: values[place] for name, values in lists.items()}
-            beside = as_object(answer)
+            beside = spread(as_object(answer))
             drawn = {name: beside[name] for name in columns_of(beside, OF_DRAWS)}
             of_answers.append(of_list | drawn | _stated(beside))
         if any(of_answers):
             for stated in of_answers:
-                drawn = {name: row[name] for name in columns_of(row, OF_DRAWS)}
+                drawn = {name: members[name] for name in columns_of(members, OF_DRAWS)}
                 self.add({**drawn, **_stated(row), **stated}, question=question)
         else:
             self.add(row, question=question)
@@ -271,17 +287,16 @@ def _holds_objects(column: pd.Series) -> bool:
 
 
 def _stated(request: Mapping[str, Json]) -> dict[str, Json]:
-    """The settings of a request by their names in `NAMES`, also those in an object of settings, or in its JSON."""
+    """The settings of a request by their names in `NAMES`, also those in the objects inside it, or in its JSON."""
     stated: dict[str, Json] = {}
-    places: list[Mapping[str, Json]] = [request]
+    opened: dict[str, Json] = {}
     for name, value in request.items():
-        if holds_settings(str(name)) or setting_of(str(name)) in DECODING:
-            places.append(_object_in(value))
-    for place in places:
-        for name, value in place.items():
-            setting = setting_of(str(name))
-            if setting and not isinstance(value, (dict, list)):
-                stated[setting] = value
+        may_hold = holds_settings(str(name)) or setting_of(str(name)) in DECODING
+        opened[str(name)] = (_object_in(value) or value) if may_hold else value
+    for name, value in spread(opened).items():
+        setting = setting_of(name)
+        if setting and not isinstance(value, (dict, list)):
+            stated[setting] = value
     return stated
 
 

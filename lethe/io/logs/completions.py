@@ -16,6 +16,7 @@ from lethe.io.logs._settings import RequestSettings
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.logs.openai_batch import choices_of
 from lethe.io.logs.responses import log_of, name_of, question_of
+from lethe.io.row_ends import kind_of
 
 OBJECTS = ("chat.completion", "text_completion")
 IDS = ("prompt_id", "question_id", "custom_id")  # `id` is that of the response
@@ -54,7 +55,8 @@ def _read(source: JsonFile) -> Log:
         if name is None:
             nameless += 1
             name = ALONE
-        settings.add(request, question=name)
+        settings.add(row, question=name)
+        lost = kind_of(row)
         table.prompt(name, question)
         table.answered_by(name, text_at(body, "model"))
         servers |= dict.fromkeys(_servers_of(body))
@@ -64,10 +66,10 @@ def _read(source: JsonFile) -> Log:
             table.problem(name, answers_of[name], "no choices")
         for choice in choices:
             answers_of[name] = sample = answers_of.get(name, 0) + 1
-            if choice.end in ANSWERED:
-                table.answer(name, sample, choice.text, {})
+            if choice.end not in ANSWERED or lost:
+                table.problem(name, sample, lost or choice.end)
             else:
-                table.problem(name, sample, choice.end)
+                table.answer(name, sample, choice.text, {})
     if nameless and responses > 1:
         problem = f"{plural(nameless, 'response')} of {responses} name no question"
         remedy = (

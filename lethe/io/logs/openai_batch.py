@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe.errors import BadFile, BadRow, shortened
-from lethe.io.answer_ends import ANSWERED, ERROR, REFUSED, end_of
+from lethe.io.answer_ends import ANSWERED, CUT_OFF, ERROR, REFUSED, end_of
 from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -25,9 +25,11 @@ from lethe.io.logs._log import (
 from lethe.io.logs._settings import RequestSettings
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.logs.responses import question_of
+from lethe.io.row_ends import kind_of
 
 CODE = re.compile(r"[a-z_]{1,40}")  # of an error, whose other words come from outside
 DONE = 200
+RESPONSE = "response"  # the kind of an answer of the newer interface
 MOST_BESIDE = 50  # files of a folder in which the input is looked for
 MOST_CHOICES = 10_000  # that a request may ask for
 ENDED = {"completed": "stop", "incomplete": "length", "failed": "error", "cancelled": "cancelled"}
@@ -56,8 +58,11 @@ def _read(source: JsonFile) -> Log:
     asked = _input_beside(source.path, output.line_of_request)
     settings = RequestSettings()
     for request, body in asked.body_of_request.items():
-        settings.add(body, question=question_of(body) or request)
+        sent = {**body, "response": output.response_of_request.get(request)}
+        settings.add(sent, question=question_of(body) or request)
     if not asked.body_of_request:
+        for request, response in output.response_of_request.items():
+            settings.add({"response": response}, question=request)
         table = output.table_by_request()
     else:
         table = output.table_by_question(asked.body_of_request)
@@ -79,6 +84,7 @@ class _Output:
         self.choices_of_request: dict[str, list[BatchAnswer]] = {}
         self.reason_of_lost: dict[str, str] = {}
         self.model_of_request: dict[str, str | None] = {}
+        self.response_of_request: dict[str, dict[str, Json]] = {}
         for line, row in source.lines():
             self._add(line, row)
         counts = map(len, self.choices_of_request.values())
@@ -95,6 +101,7 @@ class _Output:
         self.line_of_request[name] = line
         body = object_at(object_at(row, "response"), "body")
         self.model_of_request[name] = text_at(body, "model")
+        self.response_of_request[name] = object_at(row, "response")
         choices = list(choices_of(body))
         reason = _failure(row)
         if reason or not choices:
@@ -199,7 +206,10 @@ def _failure(row: Mapping[str, Json]) -> str | None:
         return "no response"
     status = response.get("status_code")
     if status == DONE:
-        return None
+        body = object_at(response, "body")
+        if body.get("object") == RESPONSE:  # whose status says how its answer ended
+            return kind_of({"error": row.get("error"), "response.error": body.get("error")})
+        return kind_of(row)
     if isinstance(status, int) and 0 <= status < 1000:
         return f"status {status}"
     return "error"
@@ -207,7 +217,7 @@ def _failure(row: Mapping[str, Json]) -> str | None:
 
 def choices_of(body: Mapping[str, Json]) -> Iterator[BatchAnswer]:
     """The choices of a completion, with or without chat, or the one answer of a response."""
-    if body.get("object") == "response":
+    if body.get("object") == RESPONSE:
         yield _response(body)
         return
     for place, choice in enumerate(objects_at(body, "choices")):
@@ -231,7 +241,11 @@ def _response(body: Mapping[str, Json]) -> BatchAnswer:
             if isinstance(part.get("text"), str):
                 texts.append(part["text"])
     text = "".join(texts) if texts else None
-    return BatchAnswer(0, text, end_of(ENDED.get(str(body.get("status"))), text))
+    stated = ENDED.get(str(body.get("status")))
+    reason = text_at(object_at(body, "incomplete_details"), "reason")
+    if stated == CUT_OFF and reason not in (None, "max_output_tokens", "max_tokens"):
+        stated = reason
+    return BatchAnswer(0, text, end_of(stated, text))
 
 
 FORMAT = Format("openai-batch", "OpenAI batch output (.jsonl)", _recognises, _read)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lethe.errors import BadRow, plural
 from lethe.io import ids
-from lethe.io.column_names import meant
+from lethe.io.column_names import meant, spread
 from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -22,7 +22,7 @@ from lethe.io.logs._log import (
 )
 from lethe.io.logs._settings import RequestSettings, setting_of
 from lethe.io.logs._untrusted import JsonFile
-from lethe.io.row_ends import CODES, ERRORS, STATED, ending, kind_of
+from lethe.io.row_ends import STATED, ending, kind_of
 
 LISTS = ("responses", "outputs", "generations", "completions", "answers", "samples", "predictions")
 TEXTS = ("text", "response", "output", "content", "generation", "completion", "answer")
@@ -134,11 +134,12 @@ def _responses(
     answers = row[key]
     scores_of = _lists_of_scores(source, line, row, key)
     ends_of = {}
-    for name in ending(row):
-        values = row[name]
+    members = spread(row)
+    for name in ending(members):
+        values = members[name]
         if isinstance(values, list) and len(values) == len(answers):
             ends_of[name] = values
-        elif meant(name, (*ERRORS, *CODES)):  # of the request that brought them all
+        elif not isinstance(values, (dict, list)):  # of the request that brought them all
             ends_of[name] = [values] * len(answers)
     for place, answer in enumerate(answers):
         scores = {name: values[place] for name, values in scores_of.items()}
