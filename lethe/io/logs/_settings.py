@@ -124,7 +124,7 @@ class RequestSettings:
 
         ``times`` is how many requests state it, and ``question`` the name of what it asks.
         """
-        stated = _stated(request)
+        stated = stated_in(request)
         self.requests += times
         if is_cached(request):
             self.cached += times
@@ -177,11 +177,11 @@ class RequestSettings:
             of_list = {name: values[place] for name, values in lists.items()}
             beside = spread(as_object(answer))
             drawn = {name: beside[name] for name in columns_of(beside, OF_DRAWS)}
-            of_answers.append(of_list | drawn | _stated(beside))
+            of_answers.append(of_list | drawn | stated_in(beside))
         if any(of_answers):
             for stated in of_answers:
                 drawn = {name: members[name] for name in columns_of(members, OF_DRAWS)}
-                self.add({**drawn, **_stated(row), **stated}, question=question)
+                self.add({**drawn, **stated_in(row), **stated}, question=question)
         else:
             self.add(row, question=question)
 
@@ -286,7 +286,7 @@ def _holds_objects(column: pd.Series) -> bool:
     return any(isinstance(value, dict) for value in column)
 
 
-def _stated(request: Mapping[str, Json]) -> dict[str, Json]:
+def stated_in(request: Mapping[str, Json]) -> dict[str, Json]:
     """The settings of a request by their names in `NAMES`, also those in the objects inside it, or in its JSON."""
     stated: dict[str, Json] = {}
     opened: dict[str, Json] = {}

@@ -46,7 +46,7 @@ def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if members.keys() >= {"id", "epoch", "input", "output"}:  # a sample of Inspect
         for name in UNREAD:
             members.pop(name, None)
-        members["events"] = _requests_among(members.get("events"))
+        members["events"] = requests_among(members.get("events"))
     elif "promptIdx" in members:
         members.pop("gradingResult", None)
         response = members.get("response")
@@ -55,7 +55,7 @@ def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return members
 
 
-def _requests_among(events: Json) -> list[Json]:
+def requests_among(events: Json) -> list[Json]:
     """The requests among the events of a sample, with what is read of each."""
     requests: list[Json] = []
     for event in events if isinstance(events, list) else ():

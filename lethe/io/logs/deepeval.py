@@ -39,6 +39,9 @@ def _read(source: JsonFile) -> Log:
     run = _run_of(source.object)
     key = next(key for key in CASES if isinstance(run.get(key), list))
     table = Table(source.path)
+    stated = object_at(run, "hyperparameters")
+    settings = RequestSettings()
+    refused: dict[str, str] = {}
     name_of_question: dict[str, str] = {}
     answers_of: Counter[str] = Counter()
     for place, case in enumerate(objects_at(run, key), start=1):
@@ -65,22 +68,24 @@ def _read(source: JsonFile) -> Log:
         scores = {SUCCESS: number(case.get(SUCCESS))}
         for metric in (*objects_at(case, "metricsData"), *objects_at(case, "metrics_data")):
             metric_name = text_at(metric, "name") or "metric"
+            if metric_name in scores:
+                refused[metric_name] = "two metrics of a test case have this name"
             scores[metric_name] = number(metric.get("score"))
             if metric.get("error"):
                 table.problem(name, sample, "metric failed", metric_name)
+        settings.add({"hyperparameters": stated, **case}, question=name)
+        table.note_end(name, sample, case)
         table.answer(name, sample, text, scores, "no output")
     for conversations in CONVERSATIONS:
         if objects_at(run, conversations):
             table.absent("conversation", len(objects_at(run, conversations)))
-    stated = object_at(run, "hyperparameters")
-    settings = RequestSettings()
-    settings.add(stated)
     return table.log(
         "deepeval",
         means=_means,
         task=text_at(run, "identifier") or text_at(run, "testFile"),
         model=text_at(stated, "model"),
         **settings.of_log(),
+        refused=refused,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lethe.errors import BadRow, plural
+from lethe.io.column_names import spread
 from lethe.io.facts import Meaning
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -16,13 +17,13 @@ from lethe.io.logs._log import (
     as_object,
     as_text,
     conversation,
-    greedy,
     list_at,
     number,
     object_at,
     objects_at,
     text_at,
 )
+from lethe.io.logs._settings import RequestSettings, setting_of, stated_in
 from lethe.io.logs._untrusted import JsonFile
 
 KINDS = (
@@ -40,7 +41,6 @@ HIT = 0.5  # the tool's default; the report does not hold `run.eval_threshold`
 JUDGED = 2
 SETTINGS = ("run.seed", "run.generations")
 COUNTS = ("passed", "fails", "nones", "total", "total_evaluated", "total_processed")
-DECODING = ("temperature", "top_k", "top_p", "do_sample")
 # What the keys of a generator's settings begin with.
 OF_GENERATORS = ("plugins.generators", "plugins.target")
 
@@ -62,6 +62,8 @@ class Report:
     def __init__(self, path: Path):
         self.path = path
         self.table = Table(path)
+        self.settings = RequestSettings()
+        self.decoding: dict[str, Json] = {}
         self.setup: dict[str, Json] = {}
         self.version = ""
         self.ended = False
@@ -87,6 +89,7 @@ class Report:
                 )
                 raise BadRow(self.path, line, problem, "Give a file for each run.")
             self.setup = row
+            self.decoding = _decoding(row)
             self.version = text_at(row, "_config.version") or self.version
             self.aggregated = "aggregation" in row
         elif kind == "init":
@@ -122,6 +125,11 @@ class Report:
         results = self._add_results(line, row, len(texts))
         self.table.judge(name, object_at(row, "detector_results"))
         copies = self._copies(texts)
+        outputs = list_at(row, "outputs")
+        beside = {**self.decoding, "notes": row.get("notes")}
+        self.settings.add_answers(beside, outputs, name)
+        for place, output in enumerate(outputs):
+            self.table.note_end(name, place + 1, as_object(output))
         for place, text in enumerate(texts or [None]):
             if text is None:
                 self.table.problem(name, place + 1, "no generation")
@@ -261,11 +269,14 @@ class Report:
         for key in SETTINGS:
             if setup.get(key) is not None:
                 sampling[key.removeprefix("run.")] = setup[key]
+        settings = self.settings
         return self.table.log(
             f"garak {self.version}",
             means=_means_of_garak,
-            greedy_by=greedy(_decoding(setup)),
-            repeats=repeats,
+            greedy_by=settings.greedy_by,
+            mixed=settings.mixed,
+            selected=settings.chosen,
+            repeats=repeats or settings.repeats,
             unfinished=unfinished,
             engine=text_at(setup, "plugins.target_type"),
             task=", ".join(probes),
@@ -289,18 +300,14 @@ def _means_of_garak(score: str) -> Meaning:
 def _decoding(setup: Mapping[str, Json]) -> dict[str, Json]:
     """The settings of decoding that the setup states of its generator, nested or in a flat key."""
     found: dict[str, Json] = {}
-    for key, value in setup.items():
+    for key, value in spread(setup).items():
         if not key.startswith(OF_GENERATORS):
             continue
-        setting = key.rpartition(".")[2]
-        if setting in DECODING:
-            found[setting] = value
-        waiting = [value]
-        while waiting:
-            for name, inner in as_object(waiting.pop()).items():
-                if name in DECODING:
-                    found[name] = inner
-                waiting.append(inner)
+        own = key.rpartition(".")[2]
+        if setting_of(own) is not None and not isinstance(value, (dict, list)):
+            found[own] = value
+        if isinstance(value, str):  # the body of a request as JSON
+            found |= stated_in({"request": value})
     return found
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from lethe.errors import BadFile, plural
 from lethe.io.answer_ends import missing_kind
-from lethe.io.facts import Meaning, named
+from lethe.io.facts import Meaning, is_cached, named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
+    OFF,
     Format,
     Log,
     Table,
@@ -23,6 +24,7 @@ from lethe.io.logs._log import (
 )
 from lethe.io.logs._settings import RequestSettings
 from lethe.io.logs._untrusted import JsonFile
+from lethe.io.row_ends import kind_of
 
 STATISTICS = "per_instance_stats.json"
 BOOKKEEPING = re.compile(
@@ -60,8 +62,8 @@ def _read_helm(source: JsonFile) -> Log:
         if temperature is None:
             temperature = request.get("temperature")
         name = _name_of(state)
-        settings.add(request, question=name)
-        cached += result.get("cached") is True
+        settings.add({**spec, **request}, question=name)
+        cached += is_cached(result)
         _add_completions(table, name, request, result, statistics)
     if table.most() > 1:
         notes.insert(
@@ -118,8 +120,9 @@ def _add_completions(
     completions += [None] * (n - len(completions))
     for sample, completion in enumerate(completions, start=1):
         text = text_at(as_object(completion), "text")
-        kind = missing_kind(_reason_of(completion))
-        if result.get("success") is False:
+        beside = {**as_object(completion), "finish_reason": None}
+        kind = missing_kind(_reason_of(completion)) or kind_of(beside)
+        if str(result.get("success")).lower() in OFF or kind_of(result):
             table.problem(prompt_id, sample, "error")
             text = text or ""
         elif kind:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import NamedTuple, TypeGuard
 
 from lethe.errors import BadFile, plural, shortened
 from lethe.io.answer_ends import ERROR, NOT_STATED, missing_kind
-from lethe.io.facts import named
+from lethe.io.column_names import DEEPEST
+from lethe.io.facts import is_cached, named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
     Format,
@@ -27,14 +30,16 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
-from lethe.io.logs._settings import RequestSettings
-from lethe.io.logs._untrusted import Archive, JsonFile, checked
+from lethe.io.logs._settings import RequestSettings, stated_in
+from lethe.io.logs._untrusted import Archive, JsonFile, checked, requests_among
+from lethe.io.row_ends import kind_of
 
 HEADER = "header.json"
 START = "_journal/start.json"
 # An id may contain "/" or end in "_epoch_2". The names therefore show only which entries are samples, whole or in chunks.
 WHOLE = re.compile(r"samples/.+_epoch_\d+\.json", re.DOTALL)
 CHUNKED = re.compile(r"samples/.+_epoch_\d+/sample\.json", re.DOTALL)
+EVENTS = re.compile(r"(samples/.+_epoch_\d+)/events/\d+\.json", re.DOTALL)
 UNFINISHED = ("started", "cancelled", "error")
 SETTINGS = (
     "temperature top_p top_k max_tokens seed stop_seqs frequency_penalty presence_penalty repetition_penalty logit_bias "
@@ -85,10 +90,20 @@ def _header(archive: Archive) -> dict[str, Json]:
 
 
 def _samples(archive: Archive) -> Iterator[Sample]:
+    events_of: dict[str, list[zipfile.ZipInfo]] = {}  # by the folder of a sample
+    for entry in archive.entries:
+        found = EVENTS.fullmatch(entry.filename)
+        if found:
+            events_of.setdefault(found[1], []).append(entry)
     for entry in archive.entries:
         if WHOLE.fullmatch(entry.filename) or CHUNKED.fullmatch(entry.filename):
             where = f"its entry {entry.filename[:100]!r}"
-            yield Sample.of(archive.path, where, archive.value(entry))
+            value = archive.value(entry)
+            chunks = events_of.get(entry.filename.rpartition("/")[0], ())
+            if isinstance(value, dict) and CHUNKED.fullmatch(entry.filename) and chunks:
+                events = [requests_among(archive.value(chunk)) for chunk in chunks]
+                value["events"] = list(itertools.chain(*events))
+            yield Sample.of(archive.path, where, value)
 
 
 def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Log:
@@ -225,7 +240,10 @@ class LoggedRun:
         generating = object_at(spec, "model_generate_config") | object_at(
             object_at(header, "plan"), "config"
         )
-        self.further = object_at(spec, "model_args") | object_at(generating, "extra_body")
+        plan = object_at(header, "plan")
+        arguments = object_at(spec, "task_args") | object_at(spec, "solver_args")
+        self.further = stated_in({"params": arguments}) | _of_solvers(plan.get("steps"))
+        self.further |= object_at(spec, "model_args") | object_at(generating, "extra_body")
         stopping = self.results.get("early_stopping")
         self.early_manager: str | None = None
         if stopping:
@@ -291,6 +309,17 @@ def _sampling(spec: Mapping[str, Json], plan: Mapping[str, Json]) -> dict[str, J
             if settings.get(name) is not None:
                 sampling[name] = settings[name]
     return sampling
+
+
+def _of_solvers(steps: Json, depth: int = DEEPEST) -> dict[str, Json]:
+    """The settings that solvers were given, also those that lie in the lists of other solvers."""
+    stated: dict[str, Json] = {}
+    for step in map(as_object, as_list(steps)):
+        stated |= stated_in({"params": step.get("params")})
+        for inner in object_at(step, "params").values():
+            if isinstance(inner, list) and depth:
+                stated |= _of_solvers(inner, depth - 1)
+    return stated
 
 
 def _early_stops(stopping: Mapping[str, Json]) -> list[Stop]:
@@ -359,8 +388,11 @@ class Sample:
         text: str = checked(path, f"{where}: `output.completion`", _completion(output), str)
 
         lost = [reason for member, reason in REASONS.items() if value.get(member)]
+        beside = {"metadata": output.get("metadata")}
         if output.get("error"):
             lost.append(ERROR)
+        elif kind_of(beside):
+            lost.append(str(kind_of(beside)))
         event = _event_of(value, text)
         config = object_at(event, "config")
         return cls(
@@ -375,7 +407,7 @@ class Sample:
             edited=any(object_at(scores, scorer).get("history") for scorer in scores),
             model=text_at(output, "model"),
             asked_with=config | object_at(config, "extra_body"),
-            cached=event.get("cache") == "read",
+            cached=event.get("cache") == "read" or is_cached(beside),
         )
 
     def problems(self, states_ends: bool) -> list[str]:

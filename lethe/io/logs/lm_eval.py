@@ -23,6 +23,7 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
+from lethe.io.logs._settings import RequestSettings
 from lethe.io.logs._untrusted import JsonFile
 
 CHOICES = (
@@ -46,6 +47,8 @@ SEND_A_SEED = (
     "openai-chat-completions",
 )
 DEFAULT_SEED = 1234
+# Backends whose temperature is 0 where none is set, whatever `do_sample` says.
+COLD = ("vllm", "sglang", *SEND_A_SEED)
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class LoggedDocument:
     settings: dict[str, Json]
     passed: list[str] | None
     metrics: dict[str, Json]
+    beside: dict[str, Json]
 
     @classmethod
     def of(cls, path: Path, place: int, row: Mapping[str, Json]) -> Self:
@@ -111,6 +115,7 @@ class LoggedDocument:
             settings,
             passed,
             metrics,
+            {name: row[name] for name in row if name not in OWN_KEYS | metrics.keys()},
         )
 
 
@@ -327,6 +332,7 @@ def _add(table: Table, run: TaskRun, line: LoggedDocument, *, filtered: bool) ->
     for sample, text in enumerate(texts, start=1):
         if (document, sample) not in table:
             table.answer(document, sample, text, {})
+        table.note_end(document, sample, line.beside)
         table.score(document, sample, scores.of_sample[sample - 1])
     table.prompt(document, line.prompt, run.repeats, scores.of_document)
 
@@ -369,6 +375,7 @@ def _log(
         raise BadFile(path, "holds no answers")
     choices = any(line.choices for line in documents)
     repeats = table.most()
+    settings = RequestSettings()
     sampling: Mapping[str, Json] = {}
     greedy_by = None
     doubts: list[str] = []
@@ -380,6 +387,8 @@ def _log(
         refusal = CHOICES
     else:
         sampling = documents[0].settings or run.sampling
+        for line in documents:
+            settings.add({**(line.settings or run.sampling), **line.beside}, question=line.document)
         greedy_by = _greedy_by(run, documents)
         if repeats > 1:
             doubts = run.warnings(sampling)
@@ -398,7 +407,10 @@ def _log(
         model=run.model,
         sampling=sampling,
         means=means_of,
-        greedy_by=greedy_by,
+        greedy_by=greedy_by or settings.greedy_by,
+        repeats=settings.repeats,
+        mixed=settings.mixed,
+        selected=settings.chosen,
         may_repeat="; ".join(doubts) or None,
         engine=text_at(run.config, "model"),
         draws=draws,
@@ -420,7 +432,8 @@ def _greedy_by(run: TaskRun, documents: list[LoggedDocument]) -> str | None:
     """The setting that makes lm-eval decode greedily for some document: it does, unless a temperature or sampling is set."""
     for line in documents:
         sampling = line.settings or run.sampling
-        if "temperature" not in sampling and sampling.get("do_sample") is None:
+        is_cold = sampling.get("do_sample") is None or run.config.get("model") in COLD
+        if "temperature" not in sampling and is_cold:
             return "temperature not set, so 0"
         setting = greedy(sampling)
         if setting:

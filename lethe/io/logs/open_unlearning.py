@@ -15,8 +15,11 @@ from lethe.io.logs._log import (
     number,
     text_at,
 )
+from lethe.io.logs._settings import RequestSettings
 from lethe.io.logs._untrusted import JsonFile, checked
+from lethe.io.logs.responses import is_score
 
+VALUES = "value_by_index"
 TEXTS = ("input", "ground_truth", "generation")
 Rows = dict[str, dict[str, Json]]  # of a metric of open-unlearning, by index
 
@@ -38,9 +41,13 @@ def _read_open_unlearning(source: JsonFile) -> Log:
     if not generated:
         problem = "holds no generations: its metrics judge the reference answers"
         raise BadFile(path, problem, "Evaluate with a ROUGE metric.")
+    settings = RequestSettings()
     for name in generated:
         prefix = f"{name}/" if len(generated) > 1 else ""
         _add_generated(table, name, rows_of_block[name], prefix)
+        of_block = {**source.object[name], VALUES: None}
+        for index, row in rows_of_block[name].items():
+            settings.add({**of_block, **row}, question=prefix + index)
     if len(generated) == 1:
         for name, rows in rows_of_block.items():
             if name not in generated:
@@ -49,9 +56,11 @@ def _read_open_unlearning(source: JsonFile) -> Log:
         OPEN_UNLEARNING,
         means=_means_of_open_unlearning,
         task=", ".join(generated),
-        warnings=(
-            "do_sample is not stated: the evaluator decodes greedily by default, one answer per question, so the answers "
-            "carry no information on repeated draws",
+        **settings.of_log(
+            [
+                "do_sample is not stated: the evaluator decodes greedily by default, one answer per question, so the answers "
+                "carry no information on repeated draws"
+            ]
         ),
         notes=(
             "probabilities, truth ratios and memorisation judge the reference answer, not the generation",
@@ -64,9 +73,10 @@ def _add_generated(table: Table, name: str, rows: Rows, prefix: str) -> None:
     for index, row in rows.items():
         scores = {}
         for key, value in row.items():
-            if key not in TEXTS:
+            if key not in TEXTS and is_score(key):
                 scores[f"{name}.{key}"] = number(value)
         table.prompt(prefix + index, text_at(row, "input"))
+        table.note_end(prefix + index, 1, row)
         table.answer(prefix + index, 1, row.get("generation"), scores)
 
 
@@ -87,9 +97,12 @@ def _means_of_open_unlearning(score: str) -> Meaning:
 
 
 def _by_index(path: Path, name: str, block: Mapping[str, Json]) -> Rows:
-    """Return the rows of a metric; a metric with only an aggregate, such as forget quality, has no rows."""
-    values = checked(path, f"{name[:80]!r}: `value_by_index`", block.get("value_by_index", {}))
-    return {index: row for index, row in values.items() if isinstance(row, dict)}
+    """Return the rows of a metric; a metric with only an aggregate, such as forget quality, has no rows.
+
+    A null in place of a row is a row that holds nothing.
+    """
+    values = checked(path, f"{name[:80]!r}: `{VALUES}`", block.get(VALUES, {}))
+    return {index: as_object(row) for index, row in values.items()}
 
 
 FORMAT = Format(
