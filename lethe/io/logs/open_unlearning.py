@@ -86,7 +86,8 @@ def _add_scores_of_reference(table: Table, name: str, rows: Rows) -> None:
         for key, value in row.items():
             if value is None or isinstance(value, (int, float)):
                 scores[f"{name}.{key}"] = number(value)
-        table.prompt(index, scores=scores)
+        if row:
+            table.prompt(index, scores=scores)
 
 
 def _means_of_open_unlearning(score: str) -> Meaning:
@@ -102,7 +103,11 @@ def _by_index(path: Path, name: str, block: Mapping[str, Json]) -> Rows:
     A null in place of a row is a row that holds nothing.
     """
     values = checked(path, f"{name[:80]!r}: `{VALUES}`", block.get(VALUES, {}))
-    return {index: as_object(row) for index, row in values.items()}
+    return {
+        index: as_object(row)
+        for index, row in values.items()
+        if row is None or isinstance(row, dict)
+    }
 
 
 FORMAT = Format(
