@@ -52,7 +52,7 @@ BEFORE = frozenset(
         *"sampling sampler gen generation model llm decoding inference request answer".split(),
         *"config params parameters args kwargs options settings".split(),
         *"metadata meta info details extra additional hidden notes body response".split(),
-        *"generate hyperparameters".split(),
+        *"generate hyperparameters decode strategy method".split(),
     )
 )
 OF_DRAWS = (*CACHED, *MODELS)  # what says of an answer which model drew it, or that none did
