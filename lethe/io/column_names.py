@@ -6,6 +6,7 @@ what it is, such as the response; another word, as in `judge_temperature`, makes
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -25,6 +26,11 @@ OF_ANSWERS = frozenset(
         *"request model llm native raw api http body data target".split(),
         *"metadata meta info details extra additional hidden notes kwargs params".split(),
     )
+)
+# Columns whose text may be an object's JSON. That of an answer is the model's own.
+OF_OBJECTS = (
+    *("metadata", "meta", "info", "details", "additional_kwargs", "hidden_params", "usage"),
+    *("request", "request_body", "raw_response", "response_body"),
 )
 DEEPEST = 8  # objects that lie in one another
 ALONE: frozenset[str] = frozenset()  # no word may stand before
@@ -97,19 +103,35 @@ def _members(members: Mapping[str, Json], before: str, depth: int) -> Iterator[t
 
 
 def with_members(table: pd.DataFrame, is_read: Callable[[str], bool]) -> pd.DataFrame:
-    """The table with a column for each member of the objects in its cells (`spread`) whose name ``is_read``."""
+    """The table with a column for each member of the objects in its cells (`spread`) whose name ``is_read``.
+
+    The text of a cell counts as the object whose JSON it is in a column of objects (`OF_OBJECTS`).
+    """
     found: dict[str, list[Json]] = {}
     for column in table.columns:
-        if table[column].dtype != object:
+        values = table[column]
+        if values.dtype.kind != "O":
             continue
-        for place, value in enumerate(table[column]):
-            if not isinstance(value, dict):
+        may_be_text = meant(str(column), OF_OBJECTS) is not None
+        for place, value in enumerate(values):
+            members = object_in(value) if may_be_text else value
+            if not isinstance(members, dict):
                 continue
-            for name, member in spread({str(column): value}).items():
+            for name, member in spread({str(column): members}).items():
                 is_new = name not in table.columns and not isinstance(member, (dict, list))
                 if is_new and is_read(name):
                     found.setdefault(name, [None] * len(table))[place] = member
     return table.assign(**found)
+
+
+def object_in(value: Json) -> dict[str, Json]:
+    """The object that a value is, or whose JSON it is; an empty one for any other value."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,7 @@ from lethe.io.answer_ends import (
     missing_kind,
 )
 from lethe.io.cells import number_of_cell
-from lethe.io.column_names import OF_TEXTS, columns_of, meant, spread, with_members
+from lethe.io.column_names import OF_OBJECTS, OF_TEXTS, columns_of, meant, spread, with_members
 from lethe.io.copies import TEXTS
 
 if TYPE_CHECKING:
@@ -130,8 +130,13 @@ def kind_of(answer: Mapping[str, object]) -> str | None:
 
 
 def ending(header: Iterable[str]) -> list[str]:
-    """The columns by which `missing_kinds` judges a row of a CSV: those of ends, of errors and of statuses."""
+    """The columns of ends, of errors and of statuses."""
     return columns_of(header, STATED)
+
+
+def ending_in_cells(header: Iterable[str]) -> list[str]:
+    """The columns by which `missing_kinds` judges a row of a CSV: also those whose text may be an object's JSON."""
+    return columns_of(header, (*STATED, *OF_OBJECTS))
 
 
 def _stated(

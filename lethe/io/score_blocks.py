@@ -26,7 +26,7 @@ from lethe.io.copies import judging, naming, stand_equally_often
 from lethe.io.csv_form import CsvForm
 from lethe.io.ids import alike_in
 from lethe.io.packed import opened, suffix_of
-from lethe.io.row_ends import ending, without_end
+from lethe.io.row_ends import ending_in_cells, without_end
 from lethe.io.row_facts import column_of_texts, stating
 from lethe.io.tables import check_names, checked_form, parsed
 from lethe.io.unseen import seen
@@ -210,7 +210,7 @@ class _Rows:
 
         # Columns by their meaning: what rows state of their draws, why answers ended, and the answers themselves.
         self.stating = stating(form.header, name, score)
-        self.ending = ending(column for column in form.header if column != score)
+        self.ending = ending_in_cells(column for column in form.header if column != score)
         self.texts = {column: _Texts() for column in (name, *self.stating, *self.ending)}
         self.has_samples = "sample" in form.header
         self.answer = column_of_texts(form.header, name, score)

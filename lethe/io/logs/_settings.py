@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from lethe.errors import BadInput, plural, shortened
-from lethe.io.column_names import columns_of, meant, spread, with_members
+from lethe.io.column_names import columns_of, meant, object_in, spread, with_members
 from lethe.io.facts import CACHED, MODELS, is_cached, several_models
 from lethe.io.files import Json
 from lethe.io.logs._log import DECODING, SAYS_GREEDY, as_object, chosen, greedy
@@ -292,19 +291,9 @@ def stated_in(request: Mapping[str, Json]) -> dict[str, Json]:
     opened: dict[str, Json] = {}
     for name, value in request.items():
         may_hold = holds_settings(str(name)) or setting_of(str(name)) in DECODING
-        opened[str(name)] = (_object_in(value) or value) if may_hold else value
+        opened[str(name)] = (object_in(value) or value) if may_hold else value
     for name, value in spread(opened).items():
         setting = setting_of(name)
         if setting and not isinstance(value, (dict, list)):
             stated[setting] = value
     return stated
-
-
-def _object_in(value: Json) -> dict[str, Json]:
-    """The object that a value is, or whose JSON it is; an empty one for any other value."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return as_object(value)

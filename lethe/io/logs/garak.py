@@ -303,9 +303,9 @@ def _decoding(setup: Mapping[str, Json]) -> dict[str, Json]:
     for key, value in spread(setup).items():
         if not key.startswith(OF_GENERATORS):
             continue
-        own = key.rpartition(".")[2]
-        if setting_of(own) is not None and not isinstance(value, (dict, list)):
-            found[own] = value
+        name = key.rpartition(".")[2]
+        if setting_of(name) is not None and not isinstance(value, (dict, list)):
+            found[name] = value
         if isinstance(value, str):  # the body of a request as JSON
             found |= stated_in({"request": value})
     return found

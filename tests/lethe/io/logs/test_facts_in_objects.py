@@ -1,5 +1,8 @@
 """What lies beside an answer counts in whatever object it lies: settings, errors, ends, caches and models."""
 
+import json
+
+import pandas as pd
 import pytest
 
 from lethe.io.logs import read_log
@@ -61,6 +64,34 @@ def test_a_setting_counts_in_any_object(log_with, place):
 @pytest.mark.parametrize("place", CACHED)
 def test_a_cache_counts_in_any_object(log_with, place):
     assert "from a cache" in log_with(**CACHED[place]).facts.repeated
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("metadata", {"cached": True}),
+        ("response_metadata", {"finish_reason": "content_filter"}),
+        ("metadata", {"error": "timeout"}),
+        ("request", {"temperature": 0}),
+    ],
+)
+def test_an_object_counts_as_text_in_a_cell(tmp_path, column, value):
+    rows = [{"prompt_id": "q", "leak": 0, column: json.dumps(value)} for _ in range(N)]
+    pd.DataFrame(rows).to_csv(tmp_path / "scores.csv", index=False)
+
+    called = bounds.call(tmp_path / "scores.csv", "--score", "leak", "--fail-above", 0.2)
+
+    assert called.exit_code in (1, 2)
+
+
+def test_the_json_that_a_model_answers_is_its_text(tmp_path):
+    texts = [json.dumps({"error": f"no {number}"}) for number in range(N)]
+    rows = [{"prompt_id": "q", "leak": 0, "answer": text} for text in texts]
+    pd.DataFrame(rows).to_csv(tmp_path / "scores.csv", index=False)
+
+    called = bounds.call(tmp_path / "scores.csv", "--score", "leak", "--fail-above", 0.2)
+
+    assert called.exit_code == 0
 
 
 @pytest.mark.parametrize("place", LOST)
