@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
-from pydantic import ValidationError
 
 from lethe.api.parameters import (
     JudgeArguments,
@@ -463,12 +462,7 @@ def score(
     for key, value in item.items():
         if value is not None:
             row[key] = value
-    try:
-        values = load(scorer)(list(texts), row)
-    except ValidationError as error:
-        needs = ", ".join(str(problem["loc"][-1]) for problem in error.errors())
-        remedy = f"It needs {needs}: give it an entry under judges in params.yaml."
-        raise BadValue("scorer", scorer, "a scorer without a model of its own", remedy) from None
+    values = load(scorer)(list(texts), row)
     if np.isnan(values).all() and any(isinstance(text, str) and text.strip() for text in texts):
         keys = ", ".join(row) or "nothing"
         if scorer in ROUGE and isinstance(answer, str) and dropped(answer):
