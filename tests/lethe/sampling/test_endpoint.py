@@ -376,6 +376,15 @@ UNANSWERED = [  # what a server states, its text, the finish_reason of the answe
 ]
 
 
+def drawn_through(fault, tmp_path, chat):
+    """An engine whose probes had a sound server, and its answers of one that has the fault since."""
+    with FaultServer(n=False) as server:
+        engine = engine_of(server, tmp_path, chat)
+        assert engine.probes.models
+        server.fault = fault
+        return engine, drawn(engine)
+
+
 @pytest.mark.parametrize("chat", [True, False])
 def test_a_text_without_a_known_end_is_a_missing_answer_of_its_kind(tmp_path, chat):
     def fault(number, asked, answer):
@@ -388,11 +397,7 @@ def test_a_text_without_a_known_end_is_a_missing_answer_of_its_kind(tmp_path, ch
             choice["text"] = text
         return answer
 
-    with FaultServer(n=False) as server:
-        engine = engine_of(server, tmp_path, chat)
-        assert engine.probes.models
-        server.fault = fault
-        answers = drawn(engine)
+    engine, answers = drawn_through(fault, tmp_path, chat)
 
     reasons = Counter(reason for answer in answers for reason in answer.finish_reasons)
     assert set(reasons) == {kind for _, _, kind in UNANSWERED}
@@ -764,11 +769,7 @@ def test_a_text_beside_an_error_is_no_answer(tmp_path, chat, place):
         answer["choices"][0]["error"] = error
         return answer
 
-    with FaultServer(n=False) as server:
-        engine = engine_of(server, tmp_path, chat)
-        assert engine.probes.models
-        server.fault = fault
-        answers = drawn(engine)
+    _, answers = drawn_through(fault, tmp_path, chat)
 
     assert {text for answer in answers for text in answer.texts} == {None}
     assert {reason for answer in answers for reason in answer.finish_reasons} == {"error"}

@@ -67,21 +67,22 @@ def test_a_cache_counts_in_any_object(log_with, place):
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
+    ("column", "value", "status"),
     [
-        ("metadata", {"cached": True}),
-        ("response_metadata", {"finish_reason": "content_filter"}),
-        ("metadata", {"error": "timeout"}),
-        ("request", {"temperature": 0}),
+        ("metadata", {"cached": True}, 1),
+        ("request", {"temperature": 0}, 1),
+        ("response_metadata", {"finish_reason": "content_filter"}, 2),
+        ("metadata", {"error": "timeout"}, 2),
     ],
 )
-def test_an_object_counts_as_text_in_a_cell(tmp_path, column, value):
+def test_an_object_counts_as_text_in_a_cell(tmp_path, column, value, status):
+    """The gate is closed; how a missing answer counts is to be said first."""
     rows = [{"prompt_id": "q", "leak": 0, column: json.dumps(value)} for _ in range(N)]
     pd.DataFrame(rows).to_csv(tmp_path / "scores.csv", index=False)
 
     called = bounds.call(tmp_path / "scores.csv", "--score", "leak", "--fail-above", 0.2)
 
-    assert called.exit_code in (1, 2)
+    assert called.exit_code == status
 
 
 def test_the_json_that_a_model_answers_is_its_text(tmp_path):
