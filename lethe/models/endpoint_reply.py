@@ -249,9 +249,8 @@ class ReplyChoice(ReplyPart):
 
     index: Annotated[int, Field(ge=0)] | None = None
     finish_reason: object = None  # `end_of` knows the few words that are an end
-    error: object = (
-        None  # of a server that passes requests on, beside what another one wrote before
-    )
+    # Of a server that passes requests on, beside what another one wrote before.
+    error: object = None
 
 
 class Message(ReplyPart):

@@ -21,12 +21,8 @@ from lethe.io.packed import opened
 LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
 BOM = b"\xef\xbb\xbf"
 UNREAD = ("messages", "message_refs")  # of a sample of Inspect
-OF_REQUEST = (
-    "event",
-    "cache",
-    "config",
-    "output",
-)  # of an event of Inspect that is a request to a model
+# Of an event of Inspect that is a request to a model.
+OF_REQUEST = ("event", "cache", "config", "output")
 REPLY = ("output", "error", "cached", "finishReason", "tokenUsage")  # of a response of promptfoo
 ZSTANDARD = 93
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTANDARD)
