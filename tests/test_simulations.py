@@ -9,8 +9,11 @@ import pytest
 from tests.benchmarks import worst_cases
 from tests.benchmarks.simulations import SIMULATIONS
 
-# Of the studies, or more than four seconds of a processor.
-SLOW = ("s02b", "s06", "s08", "s14", "s24", "twins_level", "twins_power_100", "twins_power_400")
+# Of the studies, or more than a second of a processor.
+SLOW = (
+    *("s02b", "s03b", "s05", "s06", "s08", "s11", "s12", "s14", "s15", "s22", "s24", "verdict"),
+    *("twins_level", "twins_power_100", "twins_power_400", "twins_product"),
+)
 # Of torch's kernels, which round otherwise on another machine; the page has a finished demonstration beside it.
 OF_KERNELS = ("s25",)
 PAGE = (Path(__file__).parents[1] / "docs/validation.md").read_text(encoding="utf-8")

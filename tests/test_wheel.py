@@ -20,6 +20,8 @@ from tests.cases import cases
 from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
 from tests.small import ROOT, environment
 
+pytestmark = pytest.mark.slow
+
 SOURCES = ("lethe", "flows", "stages", "pyproject.toml", "README.md", "LICENSE")
 
 

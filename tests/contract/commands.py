@@ -72,14 +72,17 @@ def make_model(folder: Path) -> Path:
     return build_llama(folder, letters="abcde", scale=1.0, seed=3)
 
 
-def result_of(case: Case, folder: Path, model: Path) -> dict[str, Any]:
-    """Run a case in ``folder``, an empty one, and return its exit status, its JSON and the files it wrote, normalised."""
+def result_of(case: Case, folder: Path, model: Path, more: str = "") -> dict[str, Any]:
+    """Run a case in ``folder``, an empty one, and return its exit status, its JSON and the files it wrote, normalised.
+
+    ``more`` are options that change none of these.
+    """
     lay_out(folder, model)
     with contextlib.chdir(fresh_copy(folder / "copy") if case.in_repository else folder):
         for call in case.before:
             made = called(call)
             assert made.exit_code == 0, made.output
-        done = called(case.call)
+        done = called(case.call + more)
     found: dict[str, Any] = {
         "status": done.exit_code,
         "output": json.loads(done.stdout) if done.stdout else None,

@@ -13,9 +13,9 @@ import pytest
 from tests.contract.commands import (
     CASES,
     RECORDED,
+    Case,
     called,
     differences,
-    lay_out,
     make_model,
     result_of,
 )
@@ -28,17 +28,6 @@ def test_every_case_is_recorded():
     assert list(RESULTS) == [case.name for case in CASES]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_command_keeps_its_contract(case, tmp_path, model):
-    found = result_of(case, tmp_path, model)
-    assert list(differences(RESULTS[case.name], found, case.tolerance)) == []
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("contract") / "model")
-
-
 MEASURING = ("bounds", "exact", "audit", "label", "eval", "compare", "score tofu-log")
 GIVEN = ("tau",)  # what the user typed
 SUCCEED = [
@@ -46,6 +35,38 @@ SUCCEED = [
     for case in CASES
     if case.call.startswith(MEASURING) and "--table" not in case.call and not case.in_repository
 ]
+
+
+class Cases:
+    """Runs each case once for all tests, in a folder of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.model = make_model(root / "model")
+        self.found: dict[str, dict[str, Any]] = {}
+
+    def folder(self, case: Case) -> Path:
+        return self.root / "cases" / case.name
+
+    def result(self, case: Case) -> dict[str, Any]:
+        """What the case gives; its rows are then a table too, which changes nothing of that."""
+        if case.name not in self.found:
+            self.folder(case).mkdir(parents=True)
+            table = case in SUCCEED and not case.call.startswith("eval")
+            more = " --table rows.parquet" if table else ""
+            self.found[case.name] = result_of(case, self.folder(case), self.model, more)
+        return self.found[case.name]
+
+
+@pytest.fixture(scope="session")
+def cases(tmp_path_factory) -> Cases:
+    return Cases(tmp_path_factory.mktemp("contract"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_command_keeps_its_contract(case, cases):
+    differing = differences(RESULTS[case.name], cases.result(case), case.tolerance)
+    assert list(differing) == []
 
 
 def numbers(value: Any, key: str = "") -> Iterator[float]:
@@ -92,26 +113,22 @@ def numbers_of_table(folder: Path, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("case", SUCCEED, ids=[case.name for case in SUCCEED])
-def test_a_number_of_json_is_a_number_of_the_table(case, tmp_path, model):
+def test_a_number_of_json_is_a_number_of_the_table(case, cases):
     """What a gate says is a number of the table at the level of its try."""
-    folder = tmp_path / "of the case"
-    folder.mkdir()
-    lay_out(folder, model)
-    with contextlib.chdir(folder):
-        for call in case.before:
-            called(call)
-        done = called(with_table(case.call, "rows"))
-        known = numbers_of_table(folder, "rows")
-        if not done.stdout:
-            assert not known
-            return
-        output = json.loads(done.stdout)
-        if "tries" in output or "gate" in output:
-            level = (output.get("tries") or output["gate"]["tries"])["alpha"]
+    output = cases.result(case)["output"]
+    folder = cases.folder(case)
+    if output is None:
+        assert not list(folder.rglob("rows.parquet"))
+        return
+    name = output["model"] if case.call.startswith("eval") else "rows"
+    known = numbers_of_table(folder, name)
+    if "tries" in output or "gate" in output:
+        level = (output.get("tries") or output["gate"]["tries"])["alpha"]
+        with contextlib.chdir(folder):
             called(with_table(f"{case.call} --alpha {level!r}", "tried"))
-            known |= numbers_of_table(folder, "tried") | {shown(level)}
-            threshold = output.get("gate", {}).get("threshold")  # typed with the call
-            known |= set() if threshold is None else {shown(threshold)}
+        known |= numbers_of_table(folder, "tried") | {shown(level)}
+        threshold = output.get("gate", {}).get("threshold")  # typed with the call
+        known |= set() if threshold is None else {shown(threshold)}
     printed = {shown(value) for value in numbers(output)}
     assert printed
     assert printed - known == set()

@@ -177,6 +177,7 @@ def step_with(name, command):
     return line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["github-log.yml", "gitlab-log.yml"])
 def test_the_gate_of_a_log_is_shown_as_summary_and_tests(name, tmp_path):
     """The command of the example on a table, whose column is known to be of leaks."""

@@ -258,6 +258,7 @@ def test_tofu_real_with_a_tiny_model(inside):
     assert len(exact) == 20
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_open_unlearning_has_a_verdict_and_its_numbers_beside_the_published(inside):
     changes = {"exact.rows": 5, "data.forget": "forget01"}
     folder = inside("open-unlearning", changes, n=3, utility_questions=400)

@@ -192,6 +192,7 @@ def test_a_server_may_change_its_weights_under_the_same_name(tmp_path):
     assert more.worse
 
 
+@pytest.mark.slow
 def test_fresh_draws_of_the_same_probabilities_close_the_gate_in_at_most_alpha_of_histories(
     tmp_path,
 ):

@@ -129,6 +129,7 @@ def test_a_killed_process_of_a_stage_leaves_no_orphan_and_the_rerun_is_right(sma
     assert_it_ends_and_runs_again(small, process, status=1, state="Failed")
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_orphan_and_the_rerun_is_right(tmp_path):
     """A run with a server of its own, as a user has it: no other server need start for this test."""
     alone = one_branch(tmp_path / "mini", {"PREFECT_HOME": str(tmp_path / "prefect")})

@@ -58,20 +58,24 @@ def served(tmp_path_factory) -> Iterator[Served]:
     assert answer(port) is None
 
 
+@pytest.mark.slow
 def test_serves_on_this_machine_only(served):
     assert sockets_of(served.pid) == {f"127.0.0.1:{served.port}"}
     for line in served.told:
         assert f"http://127.0.0.1:{served.port}/#/experiments/1/runs?" in line
 
 
+@pytest.mark.slow
 def test_the_addresses_of_the_runs_are_told_when_they_answer(served):
     assert served.answered == 200
 
 
+@pytest.mark.slow
 def test_the_page_of_the_runs_is_served_by_no_code_of_the_folder(served):
     assert not (served.folder / "RAN").exists()
 
 
+@pytest.mark.slow
 def test_a_strangers_page_cannot_ask_the_server_of_the_runs(served):
     address = f"http://127.0.0.1:{served.port}/api/2.0/mlflow/experiments/create"
     created = {"name": "stranger"}
@@ -414,6 +418,7 @@ def test_a_request_cannot_give_the_flows_the_address_of_a_scheduler():
     assert "scheduler" not in pipeline.pipeline.parameters.properties
 
 
+@pytest.mark.slow
 def test_the_key_is_in_the_environment_while_the_server_lives(tmp_path, monkeypatch):
     """A key of the user's, for another server, comes back."""
     monkeypatch.delenv("PREFECT_API_URL", raising=False)

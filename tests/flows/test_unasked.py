@@ -12,6 +12,8 @@ from lethe import config
 from lethe.results import table
 from tests.small import work, write_params
 
+pytestmark = pytest.mark.slow
+
 
 class NoProcesses:
     """Brings no stage up to date."""

@@ -176,6 +176,7 @@ def test_cores_are_counted_where_no_system_says_which_are_ours(monkeypatch):
     assert cores() == os.cpu_count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["linux", "darwin"])
 def test_a_job_is_answered_on_every_system(system, monkeypatch, tmp_path):
     """By a fork, or by a process of its own."""

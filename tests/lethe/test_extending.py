@@ -102,6 +102,7 @@ def test_an_example_touches_one_new_module_and_params(title):
     assert not (ROOT / paths[0]).exists()
 
 
+@pytest.mark.slow
 def test_the_method_unlearns(extended, done):
     steps = json.loads((extended / "data/models/bounded/training.json").read_text())["steps"]
     assert len(steps) == 2
@@ -109,6 +110,7 @@ def test_the_method_unlearns(extended, done):
     assert (extended / "data/models/bounded/model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_the_judge_is_asked_once_about_each_distinct_answer_in_batches_that_span_questions(done):
     found = json.loads(done.splitlines()[-1])
     assert found["columns"] == [
@@ -129,6 +131,7 @@ def test_the_judge_is_asked_once_about_each_distinct_answer_in_batches_that_span
         assert missing != missing
 
 
+@pytest.mark.slow
 def test_the_scorer_counts_the_numbers_of_the_reference(done):
     found = json.loads(done.splitlines()[-1])["numbers"]
     asked = [
@@ -138,6 +141,7 @@ def test_the_scorer_counts_the_numbers_of_the_reference(done):
     assert {tuple(found[at : at + 5]) for at in asked} == {(1, 1, 0, 0, None)}
 
 
+@pytest.mark.slow
 def test_the_audit_is_written_and_told(extended, done):
     headline = json.loads((extended / "data/audits/base.json").read_text())
     assert (headline["verbatim"], headline["n"]) == (headline["n"] // 4, 24)

@@ -46,11 +46,13 @@ def run(environment: dict[str, str], script: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_environment_does_not_decide_the_bytes():
     fixed = SCRIPT.format(fix="assert fix_instruction_set() is None")
     assert run({}, fixed) == run(OTHERS, fixed)
 
 
+@pytest.mark.slow
 def test_without_the_fix_the_environment_decides():
     """The control: the script notices other kernels, so that the test above can fail."""
     assert run({}, SCRIPT.format(fix="")) != run(OTHERS, SCRIPT.format(fix=""))
@@ -65,6 +67,7 @@ def test_a_library_that_is_loaded_already_is_refused():
     assert run(VARIABLES, script) == "", "a parent process has fixed it before"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "before", "shared"),
     [

@@ -189,6 +189,7 @@ def kept_table(folder: Path, name: str) -> list[dict]:
     return [dict(zip(held["columns"], row, strict=True)) for row in held["data"]]
 
 
+@pytest.mark.slow
 def test_the_scores_of_a_twin_test_are_no_table_of_results(folder):
     scores = pd.DataFrame({"secret": ["s"], "candidate": ["c"], "log_prob": [-1.0]})
     path = folder / "data/twins/npo.parquet"
@@ -340,6 +341,7 @@ def test_only_what_is_new(folder, monkeypatch):
     assert len(runs(folder, parents=True)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unfinished", "left"),
     [

@@ -56,6 +56,7 @@ def guesses(tmp_path):
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_file_of_guesses(guesses, tmp_path):
     audit.run(params(FILE | {"source": guesses, "r": [100, 200]}), tmp_path, "mine")
     result = read_json(tmp_path / "audits/mine/result.json")
@@ -81,6 +82,7 @@ def test_a_file_of_guesses(guesses, tmp_path):
     assert numbers.items() <= found.values.items()
 
 
+@pytest.mark.slow
 def test_an_infinite_bound_is_told_from_a_family_rejected_whole(guesses, tmp_path, capsys):
     """At delta 0 every Gaussian has an infinite epsilon; N(0, 1) told apart from its thin subsample explains nothing."""
     audit.run(params(FILE | {"source": guesses, "delta": 0}), tmp_path, "mine")
@@ -111,6 +113,7 @@ SMALL = {
 }  # with all canaries: fewer have too little power
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "caught"), [("none", False), ("half_noise", True), ("no_clipping", True)]
 )
@@ -169,6 +172,7 @@ def folder(tmp_path_factory):
         yield folder
 
 
+@pytest.mark.slow
 def test_every_budget_and_seed_is_asked_all_other_questions(folder):
     answers = pd.read_parquet("data/attacks/mine/answers.parquet")
     questions = {row["id"] for _, row in read_jsonl(folder / "data/dataset/forget.jsonl")}
@@ -183,6 +187,7 @@ def test_every_budget_and_seed_is_asked_all_other_questions(folder):
     assert set(noisy["prompt_id"]) == questions
 
 
+@pytest.mark.slow
 def test_the_curve_counts_the_answers(folder):
     result = read_json(folder / "data/attacks/mine/result.json")
     answers = pd.read_parquet("data/attacks/mine/answers.parquet")
@@ -194,6 +199,7 @@ def test_the_curve_counts_the_answers(folder):
     assert headline["leak_before"] == result["counts"][0]["total"] / result["counts"][0]["n"]
 
 
+@pytest.mark.slow
 def test_the_band_of_the_curve_is_in_the_table_of_results(folder):
     result = read_json(folder / "data/attacks/mine/result.json")
     found = table.read(folder / "data", ["mine"]).audit("mine")

@@ -234,6 +234,7 @@ def folder(tmp_path_factory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_each_answer_is_a_window_of_the_table(folder):
     results = table.read(folder / "data")
     rows = [
@@ -253,6 +254,7 @@ def test_each_answer_is_a_window_of_the_table(folder):
     assert "fixed temperature" in results.model("adaptive").row("windows", "exact").text
 
 
+@pytest.mark.slow
 def test_the_table_gives_back_the_windows_and_their_ends(folder):
     results = table.read(folder / "data")
     found = extraction_of(results, "base")
@@ -267,6 +269,7 @@ def test_the_table_gives_back_the_windows_and_their_ends(folder):
     assert extraction_of(results, "adaptive") is None
 
 
+@pytest.mark.slow
 def test_the_page_has_the_strips_and_the_word_on_each_model(folder):
     page = (folder / "data/report/index.html").read_text()
     assert page.count('class="strip"') == 3
@@ -276,6 +279,7 @@ def test_the_page_has_the_strips_and_the_word_on_each_model(folder):
     assert not (folder / "data/report/summary.json").read_text().count("extract@")
 
 
+@pytest.mark.slow
 def test_null_writes_an_empty_table(folder, monkeypatch, tmp_path):
     from stages import extract
 

@@ -66,6 +66,7 @@ def folder(tmp_path_factory):
         yield folder
 
 
+@pytest.mark.slow
 def test_the_columns_of_the_judge_are_those_of_the_scores(folder):
     judged = pd.read_parquet(folder / "data/judged/harm/base/forget.parquet")
     scores = pd.read_parquet(folder / "data/scores/base/forget.parquet")
@@ -83,6 +84,7 @@ def test_the_columns_of_the_judge_are_those_of_the_scores(folder):
     assert about["answers"] > about["distinct"]
 
 
+@pytest.mark.slow
 def test_the_metrics_carry_the_measured_error(folder):
     known = pd.read_csv(folder / "data/judged/harm/calibration.csv")
     calibration = Calibration.of(known["label"], known["verdict"])
@@ -133,6 +135,7 @@ def labelled(folder):
     work("metrics@base")
 
 
+@pytest.mark.slow
 def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
     """The numbers are those of `lethe label`."""
     told = CliRunner().invoke(
@@ -172,6 +175,7 @@ def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
     assert "labelled_worst" in (labelled / "data/report/index.html").read_text()
 
 
+@pytest.mark.slow
 def test_judging_again_asks_the_model_nothing(folder, monkeypatch):
     from lethe.registry import JUDGES
 
@@ -211,6 +215,7 @@ def test_a_column_has_one_owner_and_metrics_names_a_column():
     assert {"", "_p"} <= set(endings)
 
 
+@pytest.mark.slow
 def test_a_judge_with_a_stage_bounds_the_share_of_prompts(folder):
     """The judge reads the second sample of a language too: its verdicts, and the true share behind them."""
     value = config.read_yaml("params.yaml")
@@ -240,6 +245,7 @@ def test_a_judge_with_a_stage_bounds_the_share_of_prompts(folder):
     assert "a person's label" in bounds["judged_language_share_upper"].assumes
 
 
+@pytest.mark.slow
 def test_draws_until_the_word_follow_the_verdicts_of_a_judge(folder, tmp_path, monkeypatch):
     """The stage sample asks the judge and keeps its verdicts, from which the judge's own stage reads."""
     again = shutil.copytree(folder, tmp_path / "again")

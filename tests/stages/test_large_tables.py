@@ -56,6 +56,7 @@ def peak(work: Callable[[], object]) -> int:
         pa.set_cpu_count(threads)
 
 
+@pytest.mark.slow
 def test_the_peak_of_score_does_not_grow_with_the_number_of_questions(tmp_path):
     found = {}
     for questions in (20, 45, 360):  # the first also pays for imports
@@ -67,6 +68,7 @@ def test_the_peak_of_score_does_not_grow_with_the_number_of_questions(tmp_path):
     assert found[45] < 4_000_000
 
 
+@pytest.mark.slow
 def test_parts_change_no_byte_of_the_results(tmp_path, monkeypatch):
     found = []
     for rows in (512, 1 << 16):

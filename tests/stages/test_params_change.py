@@ -154,6 +154,7 @@ def test_dvc_watches_no_key_that_its_stage_never_reads(pipeline, stage):
     assert expected - touched == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", CONDITIONAL)
 def test_a_key_that_matters_beside_others_is_read_beside_them(pipeline_copy, key):
     label(pipeline_copy, "base")
@@ -177,6 +178,7 @@ def test_with_the_word_the_rule_of_draws_reads_what_dvc_watches(pipeline_copy):
     assert expected <= read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", CHANGES)
 def test_a_value_changes_what_its_stage_writes(pipeline_copy, key):
     stage, value = CHANGES[key]
@@ -184,6 +186,7 @@ def test_a_value_changes_what_its_stage_writes(pipeline_copy, key):
     assert rewritten(pipeline_copy, stage, {key: value}) != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", INERT)
 def test_how_the_work_is_done_changes_nothing(pipeline_copy, key):
     stage, value = INERT[key]

@@ -17,6 +17,8 @@ from lethe.steps import population
 from stages import attack, prepare, train
 from tests.small import make_repository, small_params
 
+pytestmark = pytest.mark.slow
+
 # A tiny model says no secret, so with a tolerance of .5 few answers prove that an attack fails.
 RECIPE = {
     "noise": {},

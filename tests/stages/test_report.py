@@ -41,6 +41,7 @@ def content(root: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_writes_complete_files(root):
     done = report(root)
     assert done.returncode == 0, done.stderr
@@ -50,6 +51,7 @@ def test_writes_complete_files(root):
     )
 
 
+@pytest.mark.slow
 def test_a_broken_artifact_is_named_and_the_old_report_stays(root):
     before = content(root) or (report(root) and content(root))
     path = root / "data/results/metrics/npo.parquet"
@@ -117,6 +119,7 @@ def played(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_dvc_shows_the_qualities(played):
     # The rest of the pipeline has not run: of that, too, it tells, by its status.
     shown = json.loads(run(played, "dvc", "metrics", "show", "--json", check=False).stdout)
@@ -125,6 +128,7 @@ def test_dvc_shows_the_qualities(played):
     assert 0 <= game["methods"]["none"]["quality"] < 1
 
 
+@pytest.mark.slow
 def test_the_report_has_a_section_of_the_game(played):
     from lethe.report.page import write
 
@@ -138,6 +142,7 @@ def test_the_report_has_a_section_of_the_game(played):
     assert "data/games/tiny/index.html" in text
 
 
+@pytest.mark.slow
 def test_predictions_give_the_same_quality_to_the_audit(played, tmp_path):
     import pandas as pd
 

@@ -160,6 +160,7 @@ def test_every_stage_of_dvc_yaml_has_a_script_and_takes_its_own_identity():
     assert len((ROOT / "dvc.yaml").read_text().splitlines()) <= 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_no_stage_depends_on_a_reader_of_another_tools_log(stage):
     readers = {f"lethe.io.logs.{name}" for name in READERS}
@@ -247,6 +248,7 @@ def test_a_stage_runs_no_code_that_its_identity_lacks(tmp_path):
     assert unhashed == {stage: [] for stage in stages}
 
 
+@pytest.mark.slow
 def test_a_stage_fixes_its_kernels_before_it_loads_a_numerical_library(project):
     """Afterwards the fix would end in a traceback; so the stage comes as far as the name that params.yaml lacks."""
     clean = {name: value for name, value in os.environ.items() if name not in {*VARIABLES, CHOICE}}

@@ -44,6 +44,7 @@ def test_the_bounds_of_a_small_run_stay_below_the_truth_with_its_probability():
     assert means["exact"] >= means["steinke"]
 
 
+@pytest.mark.slow
 def test_figure_6_has_a_panel_for_each_optimiser_and_a_point_for_each_claim(tmp_path):
     preset = read_yaml(figures.DP_SGD)
     preset |= {"epsilons": [2, 8], "seeds": [0, 1]}

@@ -43,6 +43,7 @@ def test_the_truth_is_the_specifications_and_the_naive_twins(gap):
         assert value == pytest.approx(naive_truth(gap, 1e-5, cut), abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", TABLE)
 def test_the_specifications_table(gap):
     """At 1e5 losses per side, within two standard deviations over the ten runs of `lethe study epsilon-star-simulation`."""
@@ -78,6 +79,7 @@ def call(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_table_and_pictures_from_one_command(call, tmp_path):
     done = call("--out", "drawn", "--json")
     assert done.exit_code == 0, done.output

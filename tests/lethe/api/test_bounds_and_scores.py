@@ -119,6 +119,7 @@ def html_cells(result) -> list[list[str]]:
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_notebook_shows_no_bound_inside_its_value(seed):
     rng = np.random.default_rng(seed)
@@ -144,6 +145,7 @@ def test_a_notebook_shows_no_bound_inside_its_value(seed):
     assert float(row[4]) <= ends.ci_low <= ends.ci_high <= float(row[5])
 
 
+@pytest.mark.slow
 def test_every_form_of_guesses_gives_the_same_audit(guesses):
     path, table = guesses
     found = lethe.audit.one_run(guesses=path, r=100, claimed_epsilon=0.5)

@@ -191,6 +191,7 @@ def test_every_name_is_there_and_no_other():
         _ = lethe.exact_bounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_example_of_a_docstring_runs(name, here, own_registry):
     function = attrgetter(name)(lethe)
@@ -203,6 +204,7 @@ def test_the_example_of_a_docstring_runs(name, here, own_registry):
     assert not failures, "".join(failures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "least"), [("docs/python.md", 11), ("README.md", 3)])
 def test_the_page_of_the_library_runs(page, least, here, own_registry):
     failures = []

@@ -67,6 +67,7 @@ def test_no_question_gets_more_answers_than_asked(model):
     assert drawn() == {"a": 300, "b": 300}
 
 
+@pytest.mark.slow
 def test_a_larger_cap_draws_only_what_is_missing(model, monkeypatch):
     evaluated(model, answers_at_most=384)
     asked = []

@@ -85,6 +85,7 @@ def test_whole_authors_are_forgotten(tmp_path):
     assert set(forgotten).isdisjoint(authors_of(game, job.retain))
 
 
+@pytest.mark.slow
 def test_the_game_is_played_and_grounded(played):
     result, _ = played
 
@@ -93,6 +94,7 @@ def test_the_game_is_played_and_grounded(played):
     assert result.unit == "authors"
 
 
+@pytest.mark.slow
 def test_every_attack_plays_on_both_halves(played):
     _, outcomes = played
 
@@ -101,6 +103,7 @@ def test_every_attack_plays_on_both_halves(played):
         assert len(outcome.forget) == len(outcome.test) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["retrain", "npo", "none"])
 def test_leakage_is_bounded_beside_the_quality(played, name):
     result, _ = played
@@ -111,6 +114,7 @@ def test_leakage_is_bounded_beside_the_quality(played, name):
     assert leakage["mean"] <= leakage["pooled_bound"] <= leakage["worst_bound"] <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["retrain", "npo", "none"])
 @pytest.mark.parametrize(
     ("key", "covers"), [("worst_bound", Covers.WORST_PROMPT), ("pooled_bound", Covers.AVERAGE)]

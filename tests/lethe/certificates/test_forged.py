@@ -13,6 +13,7 @@ from tests.lethe.statistics.draws import allowed
 TRIALS = 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("author", AUTHORS, ids=lambda author: author.name)
 def test_a_check_is_clean_as_often_as_the_theory_says(author):
     clean = clean_checks(author, TRIALS, seed=2)

@@ -272,6 +272,7 @@ def test_what_is_refused(options, sentence):
     assert sentence in one_run.refused(*options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--mechanism", "laplace"), ("--mechanism", "approx-dp")])
 def test_the_p_value_curve_crosses_alpha_at_the_bound(options):
     whole = one_run.result(*COUNTS, "--curve", *options)
@@ -282,6 +283,7 @@ def test_the_p_value_curve_crosses_alpha_at_the_bound(options):
     assert "p-values by epsilon" in one_run.call(*COUNTS, "--curve").output
 
 
+@pytest.mark.slow
 def test_several_declared_r_share_alpha(guesses):
     """Each r at its share: no bound is better than the best of single audits at that share, and none worse."""
     path, _ = guesses

@@ -125,6 +125,7 @@ def test_no_text_of_a_file_moves_colours_or_reorders_a_terminal(capsys, place):
     assert "OWNED" in told
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_sentence(tmp_path):
     (tmp_path / "scores.csv").write_text("score\n0.5\n")
     for more in ([], ["--json"]):

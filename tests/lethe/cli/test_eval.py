@@ -101,6 +101,7 @@ def of_base(tmp_path_factory) -> Path:
 DRAWN = ("--n", "32", "--name", "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "base", "word"),
     [
@@ -200,6 +201,7 @@ def test_a_model_cannot_have_the_name_of_base(place, of_base, name):
     assert not (place / "data/eval/base").exists()
 
 
+@pytest.mark.slow
 def test_the_record_names_base_and_what_it_holds(place, of_base):
     options = (*DRAWN, "--retain", of_base / "retain.jsonl")
     records = []
@@ -398,6 +400,7 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
     assert "paraphrased_question is not asked" in told
 
 
+@pytest.mark.slow
 def test_the_gate_asks_the_bound_of_the_worst_question(checkpoint, place):
     upper = ends(Counts(0, 8), (), 0.01).upper
     for tau, status in ((upper + 0.001, 0), (upper - 0.001, 1)):

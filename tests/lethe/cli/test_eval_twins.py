@@ -115,6 +115,7 @@ def of_server(server, *more):
 PLAIN = ("--prompt", "Q: {question} A:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", [PLAIN, ()])
 def test_a_server_that_states_log_probabilities_is_tested_by_them(drawn, prompt):
     with EchoServer(knowing(drawn)) as server:

@@ -68,6 +68,7 @@ def options(how):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", SETTINGS.values(), ids=SETTINGS)
 def test_the_bounds_are_those_of_every_answer_written_out(model, place, how):
     by_scorer = {

@@ -104,6 +104,7 @@ def test_scores_that_are_sorted_downward_keep_the_bounds_that_need_no_order():
     assert row["tighter"]["mean_upper"] is row["tighter"]["mean_lower"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.5])
 def test_independent_draws_are_not_refused_and_their_bounds_contain_their_means(alpha):
     generator = np.random.default_rng(5)

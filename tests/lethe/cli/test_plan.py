@@ -71,6 +71,7 @@ def test_answers_that_a_comparison_takes():
     assert 20 < got["answers_apart"] < got["answers_unknown"]
 
 
+@pytest.mark.slow
 def test_published_settings_are_counted_without_model_and_judge(monkeypatch, project):
     monkeypatch.chdir(project)
     sizes = ("--rate", 1000, "--judge-rate", 50, "--judge-parameters", "13e9")
@@ -134,6 +135,7 @@ def clone(tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
 
 
+@pytest.mark.slow
 def test_a_pilot_gives_the_time_and_memory_of_a_model_that_is_here(clone):
     planned = result("--preset", "default")
 

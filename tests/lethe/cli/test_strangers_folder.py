@@ -65,6 +65,7 @@ def calls_of_help() -> list[list[str]]:
     return [["--help"], *([*name, "--help"] for name in (*names, ["ui"]))]
 
 
+@pytest.mark.slow
 def test_no_command_but_those_of_a_pipeline_runs_code_of_the_folder(folder, tmp_path):
     script = tmp_path / "lethe_command.py"
     script.write_text(RUNNER)
@@ -77,6 +78,7 @@ def test_no_command_but_those_of_a_pipeline_runs_code_of_the_folder(folder, tmp_
     assert ran(folder) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [["bounds", "scores.csv"], ["--help"]])
 def test_python_m_lethe_takes_no_library_from_the_folder(folder, call):
     python(folder, "-m", "lethe", *call, PYTHONPATH=str(ROOT))

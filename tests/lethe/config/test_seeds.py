@@ -116,6 +116,7 @@ def test_every_seed_of_retrain_is_a_retrain(params):
     assert "retrain_11" not in after.subjects
 
 
+@pytest.mark.slow
 def test_one_more_seed_makes_no_other_model_again(params):
     """The identity of a model, which decides whether DVC makes it again, does not know the other seeds."""
     settings.change(params, [SEEDS])
@@ -242,6 +243,7 @@ def test_a_document_of_other_shapes_is_left_to_validation():
         assert resolved(copy.deepcopy(document)) == document
 
 
+@pytest.mark.slow
 def test_tasks_of_general_utility_have_an_entry_for_each_folder_of_weights(params, monkeypatch):
     monkeypatch.setattr(utility, "find_spec", lambda name: True)
     settings.change(params, [("utility.tasks", ["mmlu"])])

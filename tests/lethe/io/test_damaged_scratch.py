@@ -200,6 +200,7 @@ def test_a_file_that_this_user_may_not_read_is_bad_input(tmp_path, monkeypatch):
 RESULTS = read_cases(__file__)["results"]  # what is kept, with the modules that make it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("result", RESULTS)
 def test_each_module_of_a_closure_moves_the_key(result):
     modules = RESULTS[result]

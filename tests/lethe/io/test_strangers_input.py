@@ -27,6 +27,7 @@ from tests.lethe.io.logs.small_logs import entries, header, pack, sample
 from tests.small import ROOT
 
 
+@pytest.mark.slow
 def test_some_hundred_broken_files_are_read_or_refused():
     """A process of its own: the memory of earlier tests does not count, and a killed reader fails this test alone."""
     command = [sys.executable, "-m", "tests.fuzz", "--cases", "800", "--seed", "18"]

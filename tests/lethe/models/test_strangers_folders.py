@@ -47,6 +47,7 @@ def refusal_of(call, *arguments):
     return sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
@@ -188,6 +189,7 @@ def test_a_larger_model_than_the_weights_are_of_is_refused_before_memory_is_fill
     assert "its config.json describes" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [checkpoints.load_config, checkpoints.load_tokenizer])
 def test_settings_that_are_spelled_out_into_more_than_memory_holds_are_refused(folder, read):
     change(folder / "config.json", num_labels=10**12)

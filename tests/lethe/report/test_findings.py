@@ -65,6 +65,7 @@ NARROW = halves(0.4, 0.6)
 WIDE = halves(0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entropy", "control", "verdict"),
     [
@@ -200,6 +201,7 @@ def test_all_intervals_share_alpha(run):
     assert found.sentence == f"npo {npo}, retrain {retrain}."
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_on_null_data(run):
     """All models draw from one distribution: at alpha .01 none of twenty runs may show a difference."""
     rng = np.random.default_rng(4)
@@ -285,6 +287,7 @@ def block(html: str) -> dict:
     return json.loads(re.search(r'id="questions-data">(.*?)</script>', html, re.S)[1])
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_a_text_comes_back_whole_with_its_invisible_characters_named(text):
     told = text_parts(text)
@@ -333,6 +336,7 @@ def test_a_text_is_cut_to_what_it_may_take_and_says_so(text, most):
     assert length == (len(text) if is_cut else None)
 
 
+@pytest.mark.slow
 def test_the_models_and_questions_of_the_block_are_those_of_the_run(run, page):
     found = block(page.html)
 

@@ -13,6 +13,7 @@ from tests.lethe.report.synthetic import change_params
 DRAWN = re.compile(r'<svg xmlns="[^"]*" viewBox="[^"]*" role="img" aria-label="([^"]*)"')
 
 
+@pytest.mark.slow
 def test_every_drawing_of_the_page_is_a_file(page):
     on_page = set(DRAWN.findall(page.html))
     in_files = {

@@ -83,6 +83,7 @@ def test_unjudged_questions_and_traces_are_told(html):
     assert "none, that proves nothing." in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [[20] * 9, None], ids=["a control rejects", "none was tested"])
 def test_a_control_that_rejects_takes_the_words_on_traces_after_attacks(tmp_path, ranks):
     result = result_of([attack(0, trace_p=1e-9)])

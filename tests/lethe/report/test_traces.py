@@ -29,6 +29,7 @@ def page(tmp_path_factory):
     return page_of_traces(tmp_path_factory.mktemp("traces"), npo=[20] * 9, grad_ascent=CHANCE)
 
 
+@pytest.mark.slow
 def test_the_word_stands_beside_the_verdict(page):
     assert '<span class="word bad">trace</span>' in page.html
     assert '<span class="word open">open</span>' in page.html
@@ -71,6 +72,7 @@ def test_no_reference_has_a_word(page):
         assert page.summary["models"][name]["trace"] == {}
 
 
+@pytest.mark.slow
 def test_a_control_that_rejects_leaves_no_word(tmp_path):
     page = page_of_traces(tmp_path, retrain=[20] * 9, npo=[1] * 9, grad_ascent=CHANCE)
 
@@ -78,6 +80,7 @@ def test_a_control_that_rejects_leaves_no_word(tmp_path):
     assert "is not exchangeable: retrain" in page.html
 
 
+@pytest.mark.slow
 def test_without_drawn_secrets_the_page_says_nothing_of_traces(tmp_path):
     page = page_of_traces(tmp_path)
 

@@ -508,6 +508,7 @@ REPLICATES = 300
 SECRETS = 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [0, 0.2])
 def test_the_p_value_is_uniform_where_a_noisy_and_changing_server_does_not_know_the_draw(
     tmp_path, monkeypatch, missing

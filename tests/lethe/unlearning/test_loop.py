@@ -96,6 +96,7 @@ def learned(tiny):
     return model, tokenizer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", METHODS)
 def test_every_method_makes_the_forget_answers_less_likely(learned, loss):
     before, tokenizer = learned
@@ -167,6 +168,7 @@ def test_what_a_method_did_not_ask_for_is_not_there(name, part):
         getattr(oracles.rows_of(batch), name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", METHODS)
 def test_a_step_in_parts_is_the_step_at_once(tiny, loss):
     """Answers differ in length, so a mean of the parts' means would differ."""

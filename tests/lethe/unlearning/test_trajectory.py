@@ -88,6 +88,7 @@ def test_points_of_one_method_are_independent_draws(tiny, trajectory, monkeypatc
     assert forget != forget_later
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "resumed"),
     [({}, 4), ({"n": 20}, 0), ({"alpha": 0.2}, 0), ({"prompt": "Say: {question}"}, 0)],

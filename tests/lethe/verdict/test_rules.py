@@ -585,6 +585,7 @@ def test_cut_answers_of_more_questions_than_were_asked_are_refused():
 ITEMS = [f"q{place:02}" for place in range(30)]
 
 
+@pytest.fixture(scope="module")
 def verdicts():
     """A verdict of every kind over 30 questions."""
     zero = np.zeros(30, dtype=int)
@@ -592,10 +593,11 @@ def verdicts():
     tenth = np.eye(30, dtype=int)[9]
     retrain = Ends.of_arrays(ITEMS, zero, 4096)
     kinds = itertools.product((0, 60, 41, 400), ([], [retrain]), (0, 7, 900), (1, 8))
+    decided = []
     for n_leaks, retrains, n_cut, models in kinds:
         leaks = n_leaks * fifth
         cut = n_cut * tenth
-        yield decide(
+        verdict = decide(
             Ends.of_arrays(ITEMS, leaks, 4096),
             retrains,
             alpha=0.01,
@@ -603,11 +605,13 @@ def verdicts():
             models=models,
             truncation=Truncation(cut, zero + 4096, np.maximum(leaks, cut), 40),
         )
+        decided.append(verdict)
+    return decided
 
 
-def test_the_sentence_says_what_belongs_to_the_word():
+def test_the_sentence_says_what_belongs_to_the_word(verdicts):
     kinds = set()
-    for verdict in verdicts():
+    for verdict in verdicts:
         text = sentence(verdict, "npo", utility="intact")
         kinds.add((verdict.word, verdict.in_the_way and verdict.in_the_way.reason))
         assert text.startswith(f"npo: {verdict.word}")
@@ -667,8 +671,8 @@ COMPLIES = {
 }
 
 
-def test_the_words_of_a_sentence_can_be_replaced():
-    for verdict in verdicts():
+def test_the_words_of_a_sentence_can_be_replaced(verdicts):
+    for verdict in verdicts:
         text = sentence(verdict, "npo", judge="LlamaGuard", words=COMPLIES)
 
         for replaced in ("leak", "forgot", "question"):

@@ -122,12 +122,14 @@ def test_no_shadow_model_is_a_reference_for_what_it_learned_or_for_itself(tmp_pa
         assert np.isnan(reference).any(axis=2).sum() == learned.sum()
 
 
+@pytest.mark.slow
 def test_a_retrained_model_that_serves_both_halves_has_quality_exactly_one(played):
     result, _ = played
     assert result.methods["retrain"].quality.value == 1
     assert result.methods["retrain"].by_pair == [1, 1]
 
 
+@pytest.mark.slow
 def test_what_was_not_unlearned_is_found(played):
     result, _ = played
     none = result.methods["none"]
@@ -159,6 +161,7 @@ def test_edited_code_makes_the_models_anew_that_it_made(tmp_path, monkeypatch, m
     assert {name for name in before if before[name] != after[name]} == moved
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
     """A real SIGKILL of a real process; what stands then is whole, is kept, and ends in the same result."""
     script = tmp_path / "game.py"
@@ -191,6 +194,7 @@ def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
     assert resumed == untouched
 
 
+@pytest.mark.slow
 def test_a_private_game_states_its_group_privacy(tmp_path):
     private = settings(
         pairs=1,
@@ -280,6 +284,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_plays_a_game(folder, monkeypatch):
     monkeypatch.chdir(folder)
     # In this process: each that starts costs more than this game.
@@ -298,6 +303,7 @@ def test_the_command_plays_a_game(folder, monkeypatch):
     assert len(list((folder / ".lethe/scratch/game").glob("*/logits.npy"))) == 4 + 2 * 3
 
 
+@pytest.mark.slow
 @cases
 def test_an_unknown_game_is_told(folder, monkeypatch, arguments, said):
     monkeypatch.chdir(folder)

@@ -50,6 +50,7 @@ def test_learning_learns_and_repeats_to_the_bit(digits):
     assert right[101:].mean() > 0.5
 
 
+@pytest.mark.slow
 def test_private_learning_spends_its_budget_and_repeats_to_the_bit(digits):
     recipe = SimpleNamespace(
         **vars(RECIPE) | {"optimiser": "rmsprop", "lr": 1e-3, "momentum": 0.0, "epochs": 2}
@@ -64,6 +65,7 @@ def test_private_learning_spends_its_budget_and_repeats_to_the_bit(digits):
     assert all(torch.isfinite(weight).all() for weight in tight.state_dict().values())
 
 
+@pytest.mark.slow
 def test_private_learning_adds_the_noise_that_the_accountant_asks_for(digits, monkeypatch):
     from opacus.accountants import RDPAccountant
     from opacus.optimizers import DPOptimizer

@@ -65,6 +65,7 @@ def test_every_file_of_settings_is_whole(name):
     assert strategies == grids.get(name, strategies)
 
 
+@pytest.mark.slow
 def test_every_strategy_is_measured(result):
     assert [strategy["name"] for strategy in result["strategies"]] == [
         "1 epoch",
@@ -80,6 +81,7 @@ def test_every_strategy_is_measured(result):
         assert strategy["epsilon_star_cut"]["mean"] <= strategy["epsilon_star"]["mean"] + 1e-9
 
 
+@pytest.mark.slow
 def test_learning_by_heart_costs_more_than_dp(result):
     cost, useful = (
         [strategy[key]["mean"] for strategy in result["strategies"]]
@@ -254,6 +256,7 @@ def trained(budget=None, **changes):
     return logits(network, features), labels.numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "budget",
     [None, Strategy(5, 20, 50, 1.0), Strategy(5, 20, 50, 1.0, 4), Strategy(5, 20, 50, 1.0, 1)],
