@@ -22,10 +22,16 @@ from lethe.audits.kinds.guesses import (
     read_tradeoff,
     rows_of,
 )
-from lethe.audits.twin_ranks import TwinRanks, read_ranks
+from lethe.audits.twin_ranks import TwinRanks, check_control, read_ranks
 from lethe.config.twins import TWINS
 from lethe.errors import BadArguments, BadValue, check, plural
-from lethe.io.records import check_equally_often, read_losses
+from lethe.io.records import (
+    RecordLosses,
+    check_equally_often,
+    check_no_block_twice,
+    check_same_run,
+    read_record_losses,
+)
 from lethe.results import views
 from lethe.results.table import Result, Rows
 from lethe.results.trace import Control, Lift, Trace, Word, lift_of
@@ -361,9 +367,17 @@ def epsilon_star(
     >>> 0 < audit.epsilon_lower <= audit.epsilon_star
     True
     """
+    of_train = _losses(train)
+    of_population = _losses(population)
+    check_same_run(
+        _place_of(train),
+        of_train.run_of_column,
+        _place_of(population),
+        of_population.run_of_column,
+    )
     audit = losses.audit(
-        _losses(train),
-        _losses(population),
+        of_train.values,
+        of_population.values,
         delta=delta,
         method=method,
         cut=cut,
@@ -375,16 +389,21 @@ def epsilon_star(
     return ShownEpsilonStarAudit(**vars(audit))
 
 
-def _losses(side: Place | ArrayLike) -> np.ndarray:
-    """The losses of one side, (records,), from a file or as an array."""
-    path = IN_MEMORY
+def _place_of(side: Place | ArrayLike) -> Path:
+    """The file of one side; losses without a file have the name `IN_MEMORY`."""
+    return Path(side) if isinstance(side, (str, os.PathLike)) else IN_MEMORY
+
+
+def _losses(side: Place | ArrayLike) -> RecordLosses:
+    """The losses of one side, from a file or as an array (records,)."""
+    path = _place_of(side)
     if isinstance(side, (str, os.PathLike)):
-        path = Path(side)
-        losses = read_losses(path)
+        read = read_record_losses(path)
     else:
-        losses = np.asarray(side, dtype=np.float64)
-    check_equally_often(path, losses.tolist())
-    return losses
+        read = RecordLosses(np.asarray(side, dtype=np.float64), lines_before=0)
+    check_equally_often(path, read.values.tolist())
+    check_no_block_twice(path, read.values, read.lines_before)
+    return read
 
 
 @dataclass(frozen=True, repr=False)
@@ -616,6 +635,8 @@ def twins(
     controls: tuple[Control, ...] = ()
     if control is not None:
         of_control = read_ranks(path_of(control))
+        if not isinstance(ranks, (list, tuple, np.ndarray)):  # ranks alone name no secrets
+            check_control(read, of_control, _place_of(control))
         null = twin_test(of_control.ranks, of_control.candidates)
         controls = (Control("the control", null.p, TWINS.control_alpha, null.direction),)
     lift: Lift | None = None

@@ -123,6 +123,13 @@ class LabelledBounds(Measurement):
             )
         if self.finished or settings["settled"]:  # otherwise the plan says it
             lines += filter(None, [of_missing(settings["missing"])])
+        others = settings["n_of_no_answer"]
+        if others:
+            are = "is" if others == 1 else "are"
+            count = "counts" if others == 1 else "count"
+            lines.append(
+                f"{plural(others, 'label')} {are} of no answer of this run, and {count} for nothing."
+            )
         earlier = [f"{100 * share:g}%" for share in settings["earlier_targets"]]
         if earlier:
             lines.append(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from lethe.errors import BadFile, BadRow, check_columns
 from lethe.io.ids import id_text
-from lethe.io.records import check_one_model
+from lethe.io.records import check_one_model, copied_group
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.statistics.twins import ranks_of, tie_digest
 
@@ -39,12 +40,48 @@ class TwinRanks:
         (m,) the number of candidates of each secret.
     scores
         (m, k) those of all candidates; None where the file has ranks, or secrets differ in their number.
+    drawn
+        The draw of each secret by its name; empty where the file has ranks.
     """
 
     secrets: tuple[str, ...]
     ranks: tuple[int, ...]
     candidates: tuple[int, ...]
     scores: np.ndarray | None = None
+    drawn: Mapping[str, TwinDraw] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TwinDraw:
+    """The texts of the candidates of a secret, and the ``true`` one."""
+
+    candidates: frozenset[str]
+    true: str
+
+
+def check_control(model: TwinRanks, control: TwinRanks, path: Path) -> None:
+    """Refuse a control, read from ``path``, on other draws than those of the model."""
+    remedy = "Give the control's scores of the candidates that the model's table has."
+    candidates_of_secret = dict(zip(control.secrets, control.candidates, strict=True))
+    for secret in model.secrets:
+        if secret not in candidates_of_secret:
+            raise BadFile(path, f"lacks the secret {secret} of the model's table", remedy)
+    if len(control.secrets) > len(model.secrets):
+        secret = next(name for name in control.secrets if name not in model.secrets)
+        problem = f"has the secret {secret}, which the model's table lacks"
+        raise BadFile(path, problem, remedy)
+    for secret, n_candidates in zip(model.secrets, model.candidates, strict=True):
+        draw = model.drawn.get(secret)
+        of_control = control.drawn.get(secret)
+        is_other = candidates_of_secret[secret] != n_candidates
+        if draw and of_control:
+            is_other = draw.candidates != of_control.candidates
+        if is_other:
+            problem = f"has other candidates of the secret {secret} than the model's table"
+            raise BadFile(path, problem, remedy)
+        if draw and of_control and draw.true != of_control.true:
+            problem = f"has another true candidate of the secret {secret} than the model's table"
+            raise BadFile(path, problem, remedy)
 
 
 def read_ranks(source: Path | pd.DataFrame) -> TwinRanks:
@@ -120,6 +157,8 @@ def _scored(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
         rows_of_secret.setdefault(secret, []).append(row)
 
     ranks = []
+    drawn = {}
+    numbers_of_secret: dict[str, list[float]] = {}
     for secret, rows in rows_of_secret.items():
         of_secret = [texts[row] for row in rows]
         _check_candidates(path, secret, rows, of_secret, true[rows])
@@ -130,7 +169,14 @@ def _scored(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
         place = int(np.argmax(true[rows]))
         (rank,) = ranks_of([scores[rows]], [place], [order])
         ranks.append(int(rank))
+        drawn[secret] = TwinDraw(frozenset(of_secret), of_secret[place])
+        numbers_of_secret[secret] = sorted(scores[rows].tolist())
 
+    copied = copied_group(numbers_of_secret)
+    if copied is not None:
+        later, first = copied
+        problem = f"{later} has the scores of {first}, as if one secret stood under two names"
+        raise BadFile(path, problem, "Give the candidates of a draw once.")
     if all(len(set(scores[rows].tolist())) == 1 for rows in rows_of_secret.values()):
         problem = "all candidates of each secret have one score, which tells none of them apart"
         raise BadFile(path, problem, "Give the model's score of each candidate.")
@@ -138,7 +184,7 @@ def _scored(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
     matrix = None
     if len(set(sizes)) == 1 and np.isfinite(scores).all():
         matrix = np.array([scores[rows] for rows in rows_of_secret.values()])
-    return TwinRanks(tuple(rows_of_secret), tuple(ranks), sizes, matrix)
+    return TwinRanks(tuple(rows_of_secret), tuple(ranks), sizes, matrix, drawn)
 
 
 def _check_candidates(

@@ -77,6 +77,7 @@ def measure_labels(
         "finished": is_finished,
         "alpha": alpha,
         "missing": dict(draws.missing),
+        "n_of_no_answer": len(labels.by_answer.keys() - set(draws.present())),
         "said": _source(mass, of_rest),
         "calibration": calibration and _error(calibration, alpha),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,7 +128,10 @@ def read_draws(
 
     # The sampled answers, in sampling order.
     table = read_table(file, required=["prompt_id", "text"], text=["text"], ids=["prompt_id"])
+    every_answer = set()
     if "sample" in table:
+        numbers = numeric_column(table, "sample", file).tolist()
+        every_answer = set(zip(table["prompt_id"], numbers, strict=True))
         table = first_rows(table, file)
         table = table.assign(sample=numeric_column(table, "sample", file))
         # A table may be sorted by content; the random draws are of places in sampling order.
@@ -140,7 +143,7 @@ def read_draws(
     _check_rows(table, file)
     table = table.reset_index(drop=True)
     if verdicts is not None:
-        table["verdict"] = _verdicts(table, file, verdicts, column)
+        table["verdict"] = _verdicts(table, file, verdicts, column, every_answer)
 
     # What the dataset says of the questions.
     questions: dict[str, str] = {}
@@ -151,6 +154,9 @@ def read_draws(
             text = row.get("question")
             if isinstance(text, str):
                 questions[name] = text
+        if not table["prompt_id"].isin(list(wanted)).any():
+            problem = f"has none of the questions of {file}"
+            raise BadFile(dataset, problem, "Name the dataset of these answers (--dataset).")
 
     # The texts of a table of our own state nothing of how they were drawn: a model may say one text again and again.
     about_draws = table.drop(columns="text") if is_ours(file) else table
@@ -242,10 +248,17 @@ def _rows(dataset: Path) -> dict[str, Mapping[str, Json]]:
     return rows
 
 
-def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) -> np.ndarray:
+def _verdicts(
+    table: pd.DataFrame,
+    file: Path,
+    place: Path,
+    column: str | None,
+    every_answer: Collection[tuple[str, float]],
+) -> np.ndarray:
     """(answers,) the verdict on each row of ``table``, which was read from ``file``: 1, 0, or NaN without one.
 
-    ``place`` is the table of verdicts, and ``column`` names theirs. Raises `BadFile`, `BadValue` or `BadRow`.
+    ``place`` is the table of verdicts, and ``column`` names theirs. ``every_answer`` has the question and the sample of
+    each answer of the file. Raises `BadFile`, `BadValue` or `BadRow`.
     """
     verdicts = read_table(place, required=["prompt_id", "sample"], ids=["prompt_id"])
     if "sample" not in table:
@@ -266,6 +279,20 @@ def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) 
         raise BadRow(place, line, problem)
 
     samples = numeric_column(verdicts, "sample", place)
+    if verdicts.empty:
+        raise BadFile(place, "holds no verdicts")
     verdict_of_sample = verdicts[["prompt_id"]].assign(sample=samples, verdict=values)
+    repeats = verdict_of_sample.duplicated(["prompt_id", "sample"]).to_numpy()
+    pairs = zip(verdicts["prompt_id"], samples.tolist(), strict=True)
+    is_of_none = [pair not in every_answer and pair[1] != GREEDY for pair in pairs]
+    wrong_by_problem = {
+        f"is of no answer of {file}": np.array(is_of_none),
+        "repeats the verdict on an answer": repeats,
+    }
+    for problem, rows in wrong_by_problem.items():
+        if rows.any():
+            first = int(np.argmax(rows))
+            answer = f"prompt_id {verdicts['prompt_id'][first]}, sample {samples[first]:g}"
+            raise BadRow(place, file_line(place, first), f"{problem}; got {answer}")
     joined = table.merge(verdict_of_sample, on=["prompt_id", "sample"], how="left")
     return joined["verdict"].to_numpy(dtype=np.float64)

@@ -20,7 +20,7 @@ from lethe.audits import AuditResult
 from lethe.config.fields import Alpha, Count, Delta, NameIn, Positive, Real, Seed
 from lethe.config.schema import AuditParams
 from lethe.errors import BadArguments, BadFile, BadRow, BadValue, LibraryChanged, check_columns
-from lethe.io.records import check_equally_often, check_records
+from lethe.io.records import check_equally_often, check_no_block_twice, check_records
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.registry import ONE_RUN_METHODS
 from lethe.results.table import Result, Rows
@@ -126,6 +126,7 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
     bits = columns["bit"].astype(np.int8)
     check_records(path, table)
     check_equally_often(path, zip(*(values.tolist() for values in columns.values()), strict=True))
+    check_no_block_twice(path, columns["score"])
     _check_coins(path, bits)
     return Guesses(bits, columns["guess"].astype(np.int8), columns["score"])
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from lethe.audits.unlearning_game.result import HALVES
 from lethe.errors import BadFile, BadRow, BadValue, check_columns
+from lethe.io.ids import alike_in
+from lethe.io.records import copied_group
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.statistics.checks import check_share
 from lethe.statistics.unlearning_game import Quality, signed_advantage, unlearning_quality
@@ -49,6 +51,8 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
         predictions = read_table(predictions, REQUIRED, text=text, optional=("weight",))
     table = _checked(predictions, path)
 
+    _check_no_copies(table, path)
+
     halves: dict[str, dict[str, dict[object, _Played]]] = {half: {} for half in HALVES}
     for (attack, half, seed), rows in table.groupby(["attack", "split", "seed"], sort=True):
         forget = rows[rows["member"] == "forget"]
@@ -81,6 +85,21 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
 
     paired = all(original[attack].keys() == swapped[attack].keys() for attack in original)
     return _signed(original), _signed(swapped), paired
+
+
+def _check_no_copies(table: pd.DataFrame, path: Path) -> None:
+    """Refuse predictions of an attack that stand under two seeds or in both halves: they are of one model."""
+    for attack, of_attack in table.groupby("attack", sort=False):
+        numbers_of_model: dict[str, list[float]] = {}
+        for (split, seed), rows in of_attack.groupby(["split", "seed"], sort=False):
+            ordered = rows.sort_values(["member", "accept"])
+            numbers_of_model[f"split {split}, seed {seed}"] = ordered["accept"].tolist()
+        copied = copied_group(numbers_of_model)
+        if copied is not None:
+            later, first = copied
+            problem = f"attack {attack}: {later} has the predictions of {first}"
+            remedy = "Give the predictions of a model once: the models are learned afresh for each half and seed."
+            raise BadFile(path, problem, remedy)
 
 
 @dataclass(frozen=True)
@@ -133,6 +152,10 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         if column in table:
             are_labels = np.array([_is_label(cell) for cell in table[column]])
             refuse(~are_labels, column, "a label, not empty")
+            found = alike_in(table[column])
+            if found is not None:
+                remedy = f"Write the {column} alike in all of its rows."
+                raise BadRow(path, file_line(path, found.place), found.problem(column), remedy)
     return table.assign(
         accept=accept,
         weight=weight,

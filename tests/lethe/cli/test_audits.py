@@ -328,11 +328,15 @@ LOSSES = pd.DataFrame({"loss": [0.01 * number for number in range(60)]})
         (LOSSES.assign(seed=[n % 3 for n in range(60)]), "3 values of seed"),
         (LOSSES.assign(checkpoint=["a", "b"] * 30), "2 values of checkpoint"),
         (pd.concat([LOSSES] * 3), "180 rows are 60"),
+        (pd.concat([LOSSES, LOSSES[10:40]]), "lines 12 to 41 stand again"),
+        (LOSSES.assign(is_member=[0, 1] * 30), "2 values of is_member"),
+        (LOSSES.assign(seed=1), "is of seed"),
+        (LOSSES.assign(checkpoint="b"), "is of checkpoint"),
     ],
 )
 def test_losses_of_a_record_twice_or_of_several_models_bound_nothing(tmp_path, rows, said):
     once, broken = tmp_path / "once.csv", tmp_path / "broken.csv"
-    LOSSES.assign(id=range(60), seed=0).to_csv(once, index=False)
+    LOSSES.assign(id=range(60), seed=0, checkpoint="a").to_csv(once, index=False)
     rows.to_csv(broken, index=False)
     audit = Command("audit", "epsilon-star", "--delta", 1e-5)
 
@@ -355,6 +359,63 @@ def test_guesses_that_were_written_twice_are_no_further_canaries(tmp_path):
     audit = Command("audit", "one-run", "--r", 20)
 
     assert "120 rows are 60" in audit.refused("--guesses", tmp_path / "twice.csv")
+
+
+def test_guesses_of_which_some_were_written_twice_are_no_further_canaries(tmp_path):
+    bits = [0, 1] * 30
+    guesses = pd.DataFrame({"bit": bits, "guess": bits, "score": LOSSES["loss"]})
+    pd.concat([guesses, guesses[20:50]]).to_csv(tmp_path / "some.csv", index=False)
+    audit = Command("audit", "one-run", "--r", 20)
+
+    said = audit.refused("--guesses", tmp_path / "some.csv")
+
+    assert "22 to 51 stand again" in said
+
+
+def test_equal_losses_that_stand_side_by_side_are_no_copy():
+    losses = [0.25] * 50 + LOSSES["loss"].tolist() + [0.25] * 50
+
+    assert lethe.audit.epsilon_star(losses, losses, delta=1e-5).epsilon_lower == 0
+
+
+def played(seeds):
+    """Predictions on 20 points of each set, in both halves, by models of these seeds; equal seeds predict alike."""
+    tables = []
+    for name, seed in enumerate(seeds):
+        for half, split in enumerate(("original", "swapped")):
+            rng = np.random.default_rng([seed, half])
+            table = pd.DataFrame({"split": split, "member": ["forget", "test"] * 20})
+            tables.append(table.assign(attack="loss", accept=rng.random(40), seed=name))
+    return pd.concat(tables)
+
+
+def test_seeds_whose_predictions_are_copies_give_no_interval(tmp_path):
+    played([1, 2, 1, 2]).to_csv(tmp_path / "copies.csv", index=False)
+    played([1, 2, 3, 4]).to_csv(tmp_path / "seeds.csv", index=False)
+
+    said = swap.refused(tmp_path / "copies.csv")
+
+    assert "seed 2 has" in said
+    assert swap.result(tmp_path / "seeds.csv")["by_attack"]["loss"]["ci_low"] is not None
+
+
+def test_a_half_that_is_a_copy_of_the_other_was_not_learned_afresh(tmp_path):
+    table = played([1, 2, 3])
+    original = table[table["split"] == "original"]
+    copied = pd.concat([original, original.assign(split="swapped")])
+    copied.to_csv(tmp_path / "p.csv", index=False)
+
+    assert "has the predictions" in swap.refused(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("column", ["seed", "attack"])
+def test_names_that_only_look_different_are_no_further_seeds_or_attacks(tmp_path, column):
+    names = {0: "a", 1: "a ", 2: "b", 3: "b\u200b"}
+    table = played([1, 2, 3, 4])
+    table[column] = table["seed"].map(names)
+    table.to_csv(tmp_path / "p.csv", index=False)
+
+    assert f"{column} 'a' and" in swap.refused(tmp_path / "p.csv")
 
 
 def test_seeds_with_one_value_give_no_interval(tmp_path):

@@ -511,3 +511,58 @@ def test_a_verdict_of_a_missing_answer_shows_nothing_to_label(broken_run):
     queue = Queue(replace(found, verdicts=verdicts), 1.0, 0)
 
     assert queue.worst(10) == [AnswerText("a", "no"), AnswerText("a", "")]
+
+
+@pytest.fixture
+def labelled(table, tmp_path):
+    """The arguments of a run with one label."""
+    labels = Labels(tmp_path / "labels.jsonl")
+    labels.add(AnswerText("a", "no"), 0, LabelReason("mass", 0.95, 100), {})
+    return (table, "--labels", labels.path)
+
+
+def verdicts_of(table):
+    answers = pd.read_csv(table)
+    called = (answers["text"] == "4711").astype(int)
+    return answers[["prompt_id", "sample"]].assign(verdict=called)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (lambda verdicts: pd.concat([verdicts, verdicts[:1]]), "line 242: repeats the verdict"),
+        (lambda verdicts: verdicts.assign(prompt_id="z"), "line 2: is of no answer"),
+        (lambda verdicts: verdicts.assign(sample=verdicts["sample"] + 999), "is of no answer"),
+        (lambda verdicts: verdicts[:0], "holds no verdicts"),
+    ],
+)
+def test_verdicts_on_other_answers_or_twice_are_refused(labelled, tmp_path, changed, said):
+    changed(verdicts_of(labelled[0])).to_csv(tmp_path / "v.csv", index=False)
+
+    assert said in label.refused(*labelled, "--verdicts", tmp_path / "v.csv", "--json")
+
+
+def test_a_verdict_on_the_greedy_answer_is_no_fault(labelled, tmp_path):
+    greedy = pd.DataFrame({"prompt_id": ["a"], "sample": [-1], "verdict": [1]})
+    verdicts = pd.concat([greedy, verdicts_of(labelled[0])])
+    verdicts.to_csv(tmp_path / "v.csv", index=False)
+
+    assert label.result(*labelled, "--verdicts", tmp_path / "v.csv")["n_of_no_answer"] == 0
+
+
+def test_labels_of_no_answer_of_the_run_are_counted_and_told(labelled):
+    labels = read_labels(labelled[2])
+    labels.add(AnswerText("a", "no "), 1, LabelReason("mass", 0.95, 100), {})
+
+    found = lethe.label(labelled[0], labels=labels.path)
+
+    assert found.as_json()["n_of_no_answer"] == 1
+    assert any(line.startswith("1 label is") for line in found.sentences())
+
+
+def test_a_dataset_without_any_question_of_the_run_is_refused(labelled, tmp_path):
+    (tmp_path / "other.jsonl").write_text('{"id": "z", "question": "Who?"}\n')
+
+    said = label.refused(*labelled, "--dataset", tmp_path / "other.jsonl", "--json")
+
+    assert "none of the questions" in said

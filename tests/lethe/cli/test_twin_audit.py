@@ -163,3 +163,45 @@ def test_secrets_of_two_models_are_no_trace_of_one(tmp_path, column):
     table.to_csv(tmp_path / "a.csv", index=False)
 
     assert f"2 values of {column}" in refused(tmp_path / "a.csv")
+
+
+def changed_control(change):
+    table = scored_table(np.random.default_rng(1).random((6, 8)), [0] * 6)
+    return change(table)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda table: table[table["secret"] != "s3"], "lacks the secret s3"),
+        (lambda table: table.assign(secret="x" + table["secret"]), "lacks the secret s0"),
+        (lambda table: table.assign(candidate="x" + table["candidate"]), "other candidates of"),
+        (lambda table: table[table["candidate"] != "c7"], "other candidates of"),
+        (
+            lambda table: table.assign(true=(table["candidate"] == "c1").astype(int)),
+            "another true candidate of",
+        ),
+    ],
+)
+def test_a_control_on_other_draws_is_no_control(tmp_path, change, said):
+    table = scored_table(np.random.default_rng(0).random((6, 8)), [0] * 6)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    changed_control(change).to_csv(tmp_path / "b.csv", index=False)
+
+    assert said in refused(tmp_path / "a.csv", "--control", tmp_path / "b.csv")
+
+
+def test_ranks_and_scores_of_the_same_secrets_are_model_and_control(tmp_path):
+    ranked = pd.DataFrame({"secret": [f"s{n}" for n in range(6)], "rank": 1, "candidates": 8})
+    ranked.to_csv(tmp_path / "a.csv", index=False)
+    changed_control(lambda table: table).to_csv(tmp_path / "b.csv", index=False)
+
+    assert result(tmp_path / "a.csv", "--control", tmp_path / "b.csv")["control"]["holds"]
+
+
+def test_a_secret_under_several_names_is_drawn_once(tmp_path):
+    scores = np.random.default_rng(0).random((1, 8))
+    table = scored_table(np.repeat(scores, 30, axis=0), [int(scores.argmax())] * 30)
+    table.to_csv(tmp_path / "a.csv", index=False)
+
+    assert "s1 has" in refused(tmp_path / "a.csv")
