@@ -174,7 +174,7 @@ FORKS = """
 import json, os, sys
 from lethe.instruction_set import fix_instruction_set
 fix_instruction_set()
-import pandas, pyarrow.parquet, scipy.stats, lethe.api.bounding, lethe.cli.hooks
+import pandas, pyarrow.parquet, scipy.stats, lethe.api.bounding, lethe.cli.hooks.bounding
 from lethe.cli import app
 for number, line in enumerate(sys.stdin):
     child = os.fork()

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
@@ -23,7 +24,7 @@ from lethe.io.files import Json, plain
 
 if TYPE_CHECKING:
     from lethe.api.result import View
-    from lethe.cli.hooks import Outcome, Shown
+    from lethe.cli.outcome import Outcome, Shown
 
 Typers = Any  # what Typer hands on: its context, whose class is its own, and the arguments of its classes
 # A sentence of a parameter that no command line needs.
@@ -37,10 +38,10 @@ GROWS = "verify"  # writes the certificate that it reads, with what it drew
 class Command:
     """A row of the table of commands: a function of `lethe.api`, its examples, and what only the command line has.
 
-    After MODULE:FUNCTION, the target lists the ``arguments`` typed without a name; ``names`` are other names of an option. A
-    function of `lethe.cli.hooks` with the same name calls the public function; its further parameters become options. A
-    command that is ``fast`` takes the machine's own kernels unless it is called with --portable. ``alone`` has the value of
-    each option that may stand without one.
+    After MODULE:FUNCTION, the target lists the ``arguments`` typed without a name; ``names`` are other names of an option. If
+    `lethe.cli.hooks` has a function of the same name in a module of the same name, it calls the public function, and its
+    further parameters become options. A command that is ``fast`` takes the machine's own kernels unless it is called with
+    --portable. ``alone`` has the value of each option that may stand without one.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Command:
         place, *self.arguments = target.split()
         module, self.function = place.split(":")
         self.module = f"lethe.api.{module}"
+        self.hooks = f"lethe.cli.hooks.{module}"
         self.examples = examples
         self.names = names or {}
         self.fast = fast
@@ -70,10 +72,10 @@ class Command:
 
     def load(self) -> tuple[Callable[..., Shown], Callable[..., Outcome] | None]:
         """The public function and its hook, if it has one."""
-        from lethe.cli import hooks
-
         function = getattr(importlib.import_module(self.module), self.function)
-        return function, getattr(hooks, self.function, None)
+        if find_spec(self.hooks) is None:
+            return function, None
+        return function, getattr(importlib.import_module(self.hooks), self.function, None)
 
 
 class LetheCommand(TyperCommand):
@@ -159,7 +161,8 @@ def built(name: str, command: Command) -> TyperCommand:
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
     from lethe.api.result import Measurement
-    from lethe.cli.hooks import Outcome, check_written, fresh
+    from lethe.cli.files import check_written, fresh
+    from lethe.cli.outcome import Outcome
 
     function, hook = command.load()
     options = options_of(function, command)

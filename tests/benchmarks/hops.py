@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 QUESTION = """
   lethe.cli.generate:callback_of
-~ lethe.cli.hooks:evaluate
+~ lethe.cli.hooks.evaluating:evaluate
 ~ lethe.api.evaluating:evaluate
   lethe.data.rows:dataset_rows
   lethe.data.rows:read_rows
@@ -78,7 +78,7 @@ QUESTION = """
 
 ALPHA = """
   lethe.cli.generate:callback_of
-~ lethe.cli.hooks:bounds
+~ lethe.cli.hooks.bounding:bounds
 ~ lethe.api.bounding:bounds
   lethe.measure.prompts:measure_file
   lethe.measure.prompts:measure_prompts

@@ -124,7 +124,9 @@ def fuzz(
     found = Found()
     _check_sound(module, kind, valid, place)
     _compile_pages()
-    library().code("lethe.cli.hooks")  # parses the sources by which kept results are named
+    library().code(
+        "lethe.cli.hooks.evaluating"
+    )  # parses the sources by which kept results are named
     gc.collect()
     gc.freeze()  # what all forks share stays theirs: a collection would write to each of its pages
     began = time.monotonic()

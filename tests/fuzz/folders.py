@@ -27,7 +27,9 @@ IMPORTED = (
     "lethe.api.certificates",
     "lethe.api.evaluating",
     "lethe.api.probabilities",
-    "lethe.cli.hooks",
+    "lethe.cli.hooks.certificates",
+    "lethe.cli.hooks.evaluating",
+    "lethe.cli.hooks.probabilities",
     "lethe.sampling.prefix_engine",
 )
 SETTINGS = {

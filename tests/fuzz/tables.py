@@ -27,7 +27,11 @@ IMPORTED = (
     "lethe.api.labelling",
     "lethe.api.logs",
     "lethe.api.runs",
-    "lethe.cli.hooks",
+    "lethe.cli.hooks.bounding",
+    "lethe.cli.hooks.evaluating",
+    "lethe.cli.hooks.labelling",
+    "lethe.cli.hooks.logs",
+    "lethe.cli.hooks.runs",
 )
 Rows = list[dict[str, Any]]
 FORMS = ("csv", "jsonl", "parquet")

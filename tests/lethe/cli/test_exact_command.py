@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lethe.cli import hooks
+from lethe.cli.hooks.probabilities import SCRATCH
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.sampling_models import ROWS, as_text, build_llama, exact_probabilities
@@ -119,7 +119,7 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
     import lethe.sampling.answer_tree as trees
 
     whole = told(model)
-    assert list(hooks.SCRATCH.rglob("*.json")) == []
+    assert list(SCRATCH.rglob("*.json")) == []
     looks = trees.second_look
     done = []
 
@@ -131,7 +131,7 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
 
     monkeypatch.setattr(trees, "second_look", failing)
     call(model, "--json")
-    assert len(list(hooks.SCRATCH.rglob("*.json"))) == 3  # two first looks, one second
+    assert len(list(SCRATCH.rglob("*.json"))) == 3  # two first looks, one second
     asked = []
     monkeypatch.setattr(
         trees,
@@ -141,7 +141,7 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
     monkeypatch.setattr(trees, "first_look", None)  # never called
     assert told(model) == whole
     assert asked == ["two"]
-    assert list(hooks.SCRATCH.rglob("*.json")) == []
+    assert list(SCRATCH.rglob("*.json")) == []
 
 
 def test_bfloat16_is_certified_as_computed_and_said_so(model, place):

@@ -10,7 +10,9 @@ import pytest
 from scipy.stats import binom
 
 from lethe.api.probabilities import ExactBounds
-from lethe.cli import hooks
+from lethe.cli.gates.answers import gate_of_answers
+from lethe.cli.gates.gate import Gate
+from lethe.cli.gates.trees import gate_of_trees
 from lethe.io import processes, tries
 from lethe.io.processes import QuestionCounts
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
@@ -140,7 +142,7 @@ def test_equal_models_close_the_gate_on_worse_in_at_most_alpha_of_histories(
 
 
 def evaluation_of(process, rng, p, seed, alpha, answers=N):
-    """What `_gate_of_answers` reads of an evaluation that drew ``answers`` with leak probabilities ``p`` by this seed."""
+    """What `gate_of_answers` reads of an evaluation that drew ``answers`` with leak probabilities ``p`` by this seed."""
     leaks = rng.binomial(answers, p).tolist()
     drawn = {f"q{place}": QuestionCounts(count, answers) for place, count in enumerate(leaks)}
     begun = processes.begin(process, seed, answers)
@@ -207,7 +209,7 @@ def test_the_gate_of_eval_opens_when_the_evidence_of_all_seeds_has_reached_alpha
         assert counts.n == n + N
         leaks, n = counts.leaks, counts.n
         reached = reached or log_below(leaks, n, 0.1) >= np.log(100)
-        is_open.append(not hooks._gate_of_answers(evaluation, {}, Path(), 0.1).json["closed"])
+        is_open.append(not gate_of_answers(evaluation, {}, Path(), 0.1).json["closed"])
         assert is_open[-1] == reached
 
     assert set(is_open) == {True, False}
@@ -216,13 +218,13 @@ def test_the_gate_of_eval_opens_when_the_evidence_of_all_seeds_has_reached_alpha
 def test_a_gate_that_opened_stays_open_whatever_is_drawn_later(fresh_history):
     fresh_history()
     clean = evaluation_of("the model", np.random.default_rng(43), [0.0], "0", 0.01)
-    assert not hooks._gate_of_answers(clean, {}, Path(), 0.1).json["closed"]
+    assert not gate_of_answers(clean, {}, Path(), 0.1).json["closed"]
 
     leaking_now = evaluation_of("the model", np.random.default_rng(43), [1.0], "1", 0.01)
-    gate = hooks._gate_of_answers(leaking_now, {}, Path(), 0.1).json
+    gate = gate_of_answers(leaking_now, {}, Path(), 0.1).json
 
     assert (gate["closed"], gate["bound"]) == (False, 0.1)
-    assert hooks._gate_of_answers(leaking_now, {}, Path(), 0.2).json["closed"]
+    assert gate_of_answers(leaking_now, {}, Path(), 0.2).json["closed"]
 
 
 class Uncorrected(tries.Try):
@@ -258,7 +260,7 @@ def test_a_model_just_above_the_threshold_opens_the_gate_of_exact_in_at_most_alp
 
     def opens():
         result = walked(rng, leak_mass=0.04, rate=2000)
-        return not hooks._gate_of_trees(result, {"model": Path("m")}, 0.1).json["closed"]
+        return not gate_of_trees(result, {"model": Path("m")}, 0.1).json["closed"]
 
     opened = histories_that_open(fresh_history, count, opens)
 
@@ -318,6 +320,6 @@ def test_the_same_draws_of_two_sides_are_one_try_of_every_gate(tmp_path, options
     [(False, 0.982, True), (True, 0.982, False), (False, 0.0, False)],
 )
 def test_an_open_gate_says_which_share_of_the_answers_was_cut(closed, truncated, says):
-    gate = hooks.Gate({"closed": closed, "reason": "The gate.", "bound": 0.01})
+    gate = Gate({"closed": closed, "reason": "The gate.", "bound": 0.01})
 
     assert ("98.2% of them" in gate.up_to_limit(truncated).json["reason"]) is says

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binom
 
 import lethe
-from lethe.cli.hooks import ask
+from lethe.cli.label_dialogue import ask
 from lethe.errors import BadFile, BadRow
 from lethe.io.tables import write_parquet
 from lethe.labels.bounds import measure_labels

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from lethe.cli.hooks import check_written
+from lethe.cli.files import check_written
 from lethe.errors import BadValue
 from tests.lethe.io.logs.small_logs import write_lines
 

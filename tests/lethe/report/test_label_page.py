@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 import typer
 
-from lethe.cli.hooks import ask, label_on_page
+from lethe.cli.label_dialogue import ask, label_on_page
 from lethe.labels.draws import DrawnAnswers, Wanted
 from lethe.labels.labels import AnswerText, Labels, digest_of, read_labels
 from lethe.labels.plan import LabelPlan
