@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.cli.gates.gate import JUDGED, MISFIT, Gate, gate_of, questions_at, without_bound
+from lethe.cli.gates.gate import (
+    JUDGED,
+    MISFIT,
+    Gate,
+    closed_gate,
+    gate_of,
+    questions_at,
+    without_bound,
+)
 from lethe.cli.outcome import Arguments
 from lethe.errors import BadInput, plural
 from lethe.results.gate import GatedQuestion
@@ -34,12 +42,12 @@ def gate_of_answers(
     attempt = evaluation.attempt
     values = evaluation.numbers.values
     if evaluation.refused:
-        return gate_of(tau, attempt, None, why=" ".join(evaluation.refused))
+        return closed_gate(tau, attempt, " ".join(evaluation.refused))
     if arguments.get("calibration") and not arguments.get("labels"):
         why = JUDGED
         if values.get("judge_fits") is False:
             why = MISFIT.format(arguments["calibration"], arguments.get("scorer", "keyword_leak"))
-        return gate_of(tau, attempt, None, why=why)
+        return closed_gate(tau, attempt, why)
     if not arguments.get("labels"):
         return _gate_at_any_time(evaluation, tau)
 
@@ -47,7 +55,7 @@ def gate_of_answers(
     if worst is None:
         raise BadInput(NO_BOUND)
     if evaluation.skipped:
-        return gate_of(tau, attempt, None, why=without_bound(len(evaluation.skipped)))
+        return closed_gate(tau, attempt, without_bound(len(evaluation.skipped)))
     (model,) = evaluation.models
     rows = []
     items = []
@@ -61,7 +69,7 @@ def gate_of_answers(
     largest = int(uppers.argmax())
     bound = replace(worst, value=float(uppers[largest]), alpha=attempt.level)
     questions = questions_at(items, ends.lower(attempt.level), uppers)
-    return gate_of(tau, attempt, bound, items[largest], questions=questions)
+    return gate_of(tau, attempt, bound, items[largest], questions)
 
 
 def _gate_at_any_time(evaluation: evaluating.Evaluation, tau: float) -> Gate:
@@ -82,23 +90,15 @@ def _gate_at_any_time(evaluation: evaluating.Evaluation, tau: float) -> Gate:
     unjudged += int(evaluation.questions["binary_share"].isna().sum())
     left = process.unfinished()
     if unjudged:
-        gate = gate_of(tau, once, None, why=without_bound(unjudged))
+        gate = closed_gate(tau, once, without_bound(unjudged))
     elif left:
-        gate = gate_of(tau, once, None, why=UNFINISHED.format(left[0].partition(" ")[0]))
+        gate = closed_gate(tau, once, UNFINISHED.format(left[0].partition(" ")[0]))
     else:
         questions = _at_any_time(process, tau, alpha)
         worst = max(questions, key=lambda question: question.upper)
         method = f"at any time, {min(answers):,} to {max(answers):,} answers"
         bound = replace(bound, value=worst.upper, alpha=alpha, method=method, n=None)
-        said = _about_process(process)
-        gate = gate_of(
-            tau,
-            once,
-            bound,
-            worst.id,
-            said=said,
-            questions=questions,
-        )
+        gate = gate_of(tau, once, bound, worst.id, questions, _about_process(process))
     drawn = {"segments": len(process.segments), "answers": sum(answers), "kept": process.kept}
     gate.json["process"] = {"file": str(process.path), **drawn}
     return gate

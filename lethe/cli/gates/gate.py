@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lethe.cli.files import fresh
 from lethe.cli.outcome import Outcome, Shown, Values
 from lethe.errors import check, plural
-from lethe.results.gate import GatedQuestion, closed_by
+from lethe.results.gate import GatedQuestion, GateReason, closed_by
 from lethe.statistics.bound import RANDOM, Covers, in_full
 
 if TYPE_CHECKING:
@@ -52,37 +52,39 @@ class Gate:
         return self
 
 
+def closed_gate(tau: float, attempt: Try, why: str) -> Gate:
+    """A gate that is closed for a reason, because no bound exists."""
+    without: Values = {
+        "tau": tau,
+        "threshold": tau,
+        "passed": False,
+        "closed": True,
+        "bound": None,
+        "alpha": attempt.level,
+        "prompt_id": None,
+        "guarantee": None,
+        "tries": attempt.as_json(),
+        "reason": f"The gate is closed: {why.rstrip('.')}.",
+        "closed_by": [],
+    }
+    return Gate(without)
+
+
 def gate_of(
     tau: float,
     attempt: Try,
-    bound: Bound | None,
-    name: str | None = None,
-    why: str = "",
-    about: str = "this model and data",
+    bound: Bound,
+    name: str | None,
+    questions: Sequence[GatedQuestion],
     said: str | None = None,
-    questions: Sequence[GatedQuestion] = (),
 ) -> Gate:
-    """Whether a bound at the level of the try certifies that every question leaks at most ``tau``; closed, for the reason
-    ``why``, without a bound. ``said`` of the draws takes the place of what the try says. ``questions`` have the ends of each
-    question at this level.
+    """Whether a bound at the level of the try certifies that every question leaks at most ``tau``.
+
+    ``questions`` have the ends of each question at this level, and ``name`` is the one of the bound. What is ``said`` of the
+    draws is by default what the try says.
     """
     if said is None:
-        said = attempt.sentence(about)
-    if bound is None:
-        without: Values = {
-            "tau": tau,
-            "threshold": tau,
-            "passed": False,
-            "closed": True,
-            "bound": None,
-            "alpha": attempt.level,
-            "prompt_id": None,
-            "guarantee": None,
-            "tries": attempt.as_json(),
-            "reason": f"The gate is closed: {why.rstrip('.')}.",
-            "closed_by": [],
-        }
-        return Gate(without)
+        said = attempt.sentence()
     closed = bound.value > tau
     state = "closed: it is not shown" if closed else "open: it is shown"
     named = f" ({name})" if name else ""
@@ -109,22 +111,19 @@ def gate_of(
 
 
 def gated(
-    result: Shown,
-    gate: Gate | None,
-    written: Values | None = None,
+    result: Shown, gate: Gate | None, written: Values, brief: Sequence[str] | None = None
 ) -> Outcome:
     """An answer with what was ``written`` elsewhere, and the gate if one was asked."""
-    written = written or {}
+    notes = [*written.values()]
     if gate is None:
-        return Outcome(result, written, [*written.values()])
-    notes = [*written.values(), gate.json["reason"]]
-    return Outcome(result, {**written, "gate": gate.json}, notes, int(gate.json["closed"]))
+        return Outcome(result, written, notes, brief=brief)
+    notes.append(gate.json["reason"])
+    status = int(gate.json["closed"])
+    return Outcome(result, {**written, "gate": gate.json}, notes, status, brief=brief)
 
 
 def without_bound(questions: int) -> str:
-    """Why a gate is closed that ``questions`` without a bound would pass; empty for none."""
-    if not questions:
-        return ""
+    """Why a gate is closed that ``questions`` without a bound would pass."""
     some = plural(questions, "question")
     return (
         f"no bound exists for {some}: too long, without keywords, without an answer that a model ended, or without labels. "
@@ -135,28 +134,36 @@ def without_bound(questions: int) -> str:
 def check_gate(
     fail_above: float | None, summary: Path | None = None, junit: Path | None = None
 ) -> None:
-    """Refuse a summary or a JUnit file without a gate, and a threshold outside [0, 1)."""
+    """Refuse a threshold outside [0, 1), and a file for a CI without one."""
     inside = fail_above is None or 0 <= fail_above < 1
     check(inside, "fail_above", fail_above, "a number of at least 0 and below 1")
+    check_files(fail_above is not None, "given with --fail-above", summary, junit)
+
+
+def check_files(is_gated: bool, legal: str, summary: Path | None, junit: Path | None) -> None:
+    """Refuse a summary or a JUnit file without a gate; ``legal`` says with which."""
     for name, file in (("summary", summary), ("junit", junit)):
-        gated = file is None or fail_above is not None
-        check(gated, name, str(file), "given with --fail-above")
+        check(file is None or is_gated, name, str(file), legal)
     if junit is not None:
         fresh("junit", junit, (".xml",))
 
 
-def for_ci(summary: Path | None, junit: Path | None, about: str, gate: Gate | None) -> None:
-    """Append the gate to the file of a job's summary, and write it as JUnit, if these are named."""
-    if gate is None:
-        return
+def write_for_ci(
+    summary: Path | None,
+    junit: Path | None,
+    about: str,
+    gate: Gate | None,
+    decisions: Sequence[GateReason] = (),
+) -> None:
+    """Append the gates to the file of a job's summary, and write them as JUnit, if these are named."""
+    from lethe.report import gate_junit, gate_summary
+
+    of_gate = None if gate is None else gate.json
+    questions = () if gate is None else gate.questions
     if summary is not None:
-        from lethe.report import gate_summary
-
-        gate_summary.append(summary, about, gate.json, gate.questions)
+        gate_summary.append(summary, about, of_gate, questions, decisions)
     if junit is not None:
-        from lethe.report import gate_junit
-
-        gate_junit.write(junit, about, gate.json, gate.questions)
+        gate_junit.write(junit, about, of_gate, questions, decisions)
 
 
 def questions_at(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lethe.cli.gates.gate import JUDGED, MISFIT, Gate, gate_of, without_bound
+from lethe.cli.gates.gate import JUDGED, MISFIT, Gate, closed_gate, gate_of, without_bound
 from lethe.cli.outcome import Arguments
 
 if TYPE_CHECKING:
@@ -29,48 +29,32 @@ def gate_of_scores(
     if arguments.get("labels"):
         draws.append(arguments["labels"].read_text(encoding="utf-8"))
     attempt = tries.begin(tested, draws, result.settings.alpha)
-    about = "this model and data"
-    if log is None or log.model is None:
-        about = (
-            "these prompts (the file names no model: keep another model's files in another folder)"
-        )
     if result.refused:
-        return gate_of(tau, attempt, None, why=" ".join(result.refused))
+        return closed_gate(tau, attempt, " ".join(result.refused))
     if result.unpointed and not arguments.get("labels"):
-        return gate_of(tau, attempt, None, why=" ".join(result.unpointed))
+        return closed_gate(tau, attempt, " ".join(result.unpointed))
 
     judge = result.settings.calibration
     if judge and result.worst_by_judge() is None:
         why = MISFIT.format(arguments["calibration"], judge.judge or "the judge")
-        return gate_of(tau, attempt, None, why=why)
+        return closed_gate(tau, attempt, why)
     if judge and not arguments.get("labels"):
-        return gate_of(tau, attempt, None, why=JUDGED)
+        return closed_gate(tau, attempt, JUDGED)
 
     plain = {name: arguments[name] for name in arguments if name not in BESIDE_THE_GATE}
     at_level = call(**{**plain, "alpha": attempt.level})
+    said = attempt.sentence()
+    if log is None or log.model is None:
+        said = attempt.sentence(
+            "these prompts (the file names no model: keep another model's files in another folder)"
+        )
     if not arguments.get("labels"):
         worst = at_level.worst()
-        ends = at_level.ends()
-        return gate_of(
-            tau,
-            attempt,
-            worst.bound,
-            worst.prompt_id,
-            about=about,
-            questions=ends,
-        )
+        return gate_of(tau, attempt, worst.bound, worst.prompt_id, at_level.ends(), said)
     by_labels = at_level.worst_by_labels()
     if by_labels is None:
         questions = result.questions.values()
         uppers = [numbers.upper("leak", "labelled") for numbers in questions]
-        return gate_of(tau, attempt, None, why=without_bound(uppers.count(None)))
+        return closed_gate(tau, attempt, without_bound(uppers.count(None)))
     ends = at_level.ends_by_labels()
-    name = by_labels.prompt_id
-    return gate_of(
-        tau,
-        attempt,
-        by_labels.bound,
-        name,
-        about=about,
-        questions=ends,
-    )
+    return gate_of(tau, attempt, by_labels.bound, by_labels.prompt_id, ends, said)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lethe.cli.files import fresh
-from lethe.cli.gates.gate import Gate, gate_of
-from lethe.cli.outcome import Arguments, Outcome
-from lethe.errors import check, plural
+from lethe.cli.gates.gate import Gate, closed_gate, gate_of
+from lethe.cli.outcome import Arguments, Values
+from lethe.errors import plural
 from lethe.io.files import Json
 from lethe.results.gate import GatedQuestion, GateReason
 from lethe.statistics.bound import in_full
@@ -23,40 +21,86 @@ if TYPE_CHECKING:
 SIDES = "these questions (keep comparisons of other models in another folder)"
 
 
-def check_files(asked: Mapping[str, Json], summary: Path | None, junit: Path | None) -> None:
-    """Refuse a file for a CI without a gate."""
-    for option, file in (("summary", summary), ("junit", junit)):
-        legal = "given with --fail-on, --require or --fail-above"
-        check(file is None or asked, option, str(file), legal)
-    if junit is not None:
-        fresh("junit", junit, (".xml",))
+@dataclass(frozen=True)
+class GatesOfSides:
+    """The gate on the leak rate of every question of B, if it was asked for, and what became of the other gates.
+
+    ``json`` and ``notes`` say it to machines and to people.
+    """
+
+    gate: Gate | None
+    decisions: Sequence[GateReason]
+    json: Values
+    notes: Sequence[str]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether any gate is closed."""
+        of_b = self.gate is not None and self.gate.json["closed"]
+        return of_b or any(decision.closed for decision in self.decisions)
 
 
-def write_sides(
-    about: str,
-    gate: Gate | None,
-    decisions: Sequence[GateReason],
-    summary: Path | None,
-    junit: Path | None,
-) -> None:
-    """Write the gates of a comparison for a CI, where files are named."""
-    from lethe.report import gate_junit, gate_summary
-
-    of_gate = None if gate is None else gate.json
-    questions = () if gate is None else gate.questions
-    if summary is not None:
-        gate_summary.append(summary, about, of_gate, questions, decisions)
-    if junit is not None:
-        gate_junit.write(junit, about, of_gate, questions, decisions)
-
-
-def tried(
+def gates_of_sides(
     call: Callable[..., runs.ShownComparison],
     sides: Sequence[Json],
     arguments: Arguments,
     comparison: runs.ShownComparison,
-) -> tuple[Try, runs.ShownComparison]:
-    """The try of the gates on these draws, and the comparison at its level."""
+    asked: Mapping[str, Json],
+) -> GatesOfSides:
+    """The gates at the level of the try that these draws are."""
+    attempt = _tried(call, sides, arguments, comparison)
+    at_level = call(*sides, **{**arguments, "alpha": attempt.level})
+    decisions = []
+    if "--fail-on" in asked:
+        said = _whether_worse(at_level, attempt)
+        decisions.append(GateReason("--fail-on worse", at_level.worse, said))
+    if "--require" in asked:
+        problem = _not_proved(at_level, comparison.record["not_compared"])
+        decisions.append(GateReason("--require not-worse", bool(problem), problem))
+    try_of_sides = attempt.sentence(SIDES)
+    json: Values = {"tries": attempt.as_json()}
+    notes = [try_of_sides]
+    notes += [decision.reason for decision in decisions if decision.reason]
+    worst = at_level.of_all("score_worst")
+    if "--fail-above" not in asked or worst is None or worst.upper_bound is None:
+        return GatesOfSides(None, decisions, json, notes)
+
+    questions = [GatedQuestion(**question) for question in worst.facts["questions"]]
+    largest = max(questions, key=lambda question: question.upper)
+    tau = asked["--fail-above"]
+    gate = gate_of(tau, attempt, worst.upper_bound, largest.id, questions, try_of_sides)
+    json["gate"] = gate.json
+    notes.append(f"B: {gate.json['reason']}")
+    return GatesOfSides(gate, decisions, json, notes)
+
+
+def closed_gates(comparison: runs.ShownComparison, asked: Mapping[str, Json]) -> GatesOfSides:
+    """Every gate that was asked for, closed because nothing may be claimed of a side."""
+    from lethe.io.tries import Try
+
+    record = comparison.record
+    refused = " ".join([*record["refused"], *record["unpointed"]])
+    said = f"The gate is closed: {refused}"
+    questions = dict.fromkeys(str(row.item) for row in comparison.per_question)
+    gate = None
+    json: Values = {}
+    decisions = []
+    for name, value in asked.items():
+        if name == "--fail-above":
+            gate = closed_gate(value, Try(1, record["alpha"]), refused).naming(questions)
+            json["gate"] = gate.json
+        else:
+            decisions.append(GateReason(f"{name} {value}", closed=True, reason=said))
+    return GatesOfSides(gate, decisions, json, [said])
+
+
+def _tried(
+    call: Callable[..., runs.ShownComparison],
+    sides: Sequence[Json],
+    arguments: Arguments,
+    comparison: runs.ShownComparison,
+) -> Try:
+    """The try of the gates on these draws."""
     from lethe.io import tries
 
     # What a gate asks adds rows of its own: the draws are those of one question to all gates, so that they are one try.
@@ -75,38 +119,7 @@ def tried(
         draws.append([worst.upper])
     record = comparison.record
     tested = ["compare", record["metric"], sorted(questions)]
-    attempt = tries.begin(tested, draws, record["alpha"])
-    return attempt, call(*sides, **{**arguments, "alpha": attempt.level})
-
-
-def gates_of_sides(
-    comparison: runs.ShownComparison,
-    at_level: runs.ShownComparison,
-    attempt: Try,
-    asked: Mapping[str, Json],
-) -> tuple[Gate | None, list[GateReason]]:
-    """The gate on the leak rate of every question of B, if it was asked for, and what became of the other gates."""
-    decisions = []
-    if "--fail-on" in asked:
-        said = _whether_worse(at_level, attempt)
-        decisions.append(GateReason("--fail-on worse", at_level.worse, said))
-    if "--require" in asked:
-        problem = _not_proved(at_level, comparison.record["not_compared"])
-        decisions.append(GateReason("--require not-worse", bool(problem), problem))
-    worst = at_level.of_all("score_worst")
-    if "--fail-above" not in asked or worst is None:
-        return None, decisions
-    questions = [GatedQuestion(**question) for question in worst.facts["questions"]]
-    largest = max(questions, key=lambda question: question.upper)
-    gate = gate_of(
-        asked["--fail-above"],
-        attempt,
-        worst.upper_bound,
-        largest.id,
-        about=SIDES,
-        questions=questions,
-    )
-    return gate, decisions
+    return tries.begin(tested, draws, record["alpha"])
 
 
 def _whether_worse(comparison: runs.ShownComparison, attempt: Try) -> str:
@@ -137,31 +150,3 @@ def _not_proved(
         by = f"worse by at most {in_full(row.facts['by'])}"
         return f"The gate is closed: at the level of this try B is not proved {by}."
     return ""
-
-
-def refused_comparison(
-    outcome: Outcome,
-    record: Mapping[str, Json],
-    questions: Sequence[str],
-    asked: Mapping[str, Json],
-    summary: Path | None,
-    junit: Path | None,
-) -> Outcome:
-    """The answer where nothing may be claimed of a side: every gate that was asked for is closed."""
-    if not asked:
-        return outcome
-    because = " ".join([*record["refused"], *record["unpointed"]])
-    said = f"The gate is closed: {because}"
-    json = dict(outcome.json)
-    gate = None
-    decisions = []
-    for name, value in asked.items():
-        if name == "--fail-above":
-            from lethe.io.tries import Try
-
-            gate = gate_of(value, Try(1, record["alpha"]), None, why=because).naming(questions)
-            json["gate"] = gate.json
-        else:
-            decisions.append(GateReason(f"{name} {value}", closed=True, reason=said))
-    write_sides(record["b"], gate, decisions, summary, junit)
-    return replace(outcome, json=json, notes=[*outcome.notes, said], status=1)

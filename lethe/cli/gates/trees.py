@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lethe.cli.gates.gate import Gate, gate_of, questions_at, without_bound
+from lethe.cli.gates.gate import Gate, closed_gate, gate_of, questions_at, without_bound
 from lethe.cli.outcome import Arguments
 from lethe.config.measuring import EXACT
 from lethe.statistics.bound import Covers
@@ -29,9 +29,9 @@ def gate_of_trees(result: probabilities.ExactBounds, arguments: Arguments, tau: 
     alpha = trees[0].alpha if trees else EXACT.alpha
     attempt = tries.begin(["exact", named, questions], evidence, alpha)
     if result.refused:
-        return gate_of(tau, attempt, None, why=" ".join(result.refused))
+        return closed_gate(tau, attempt, " ".join(result.refused))
     if certificates.skipped:
-        return gate_of(tau, attempt, None, why=without_bound(len(certificates.skipped)))
+        return closed_gate(tau, attempt, without_bound(len(certificates.skipped)))
     items = [tree.id for tree in trees]
     ends = Ends.of_rows(rows, items)
     uppers = ends.upper(attempt.level)
@@ -43,4 +43,4 @@ def gate_of_trees(result: probabilities.ExactBounds, arguments: Arguments, tau: 
     # Every question must pass at the level by itself (intersection-union), so the largest bound covers the worst one.
     bound = replace(bound, covers=Covers.WORST_PROMPT)
     cases = questions_at(items, ends.lower(attempt.level), uppers)
-    return gate_of(tau, attempt, bound, worst.id, questions=cases)
+    return gate_of(tau, attempt, bound, worst.id, cases)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lethe.cli.files import exported, fresh
-from lethe.cli.gates.gate import check_gate, for_ci, gated
+from lethe.cli.gates.gate import check_gate, gated, write_for_ci
 from lethe.cli.gates.scores import gate_of_scores
 from lethe.cli.hooks.logs import parameters_of
 from lethe.cli.outcome import Arguments, Outcome, Values
@@ -59,9 +58,8 @@ def bounds(
     gate = None
     if fail_above is not None:
         gate = gate_of_scores(call, arguments, result, fail_above).naming(result.questions)
-        for_ci(summary, junit, source.name, gate)
-    answer = gated(result, gate, written)
-    return answer if all else replace(answer, brief=result.brief())
+        write_for_ci(summary, junit, source.name, gate)
+    return gated(result, gate, written, None if all else result.brief())
 
 
 def _write_records(result: bounding.Bounds, source: Path, out: Path | None) -> str:

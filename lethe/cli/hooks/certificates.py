@@ -64,14 +64,14 @@ def verify(
         return Outcome(certificate)
     notes = [f"The hashes agree: {', '.join(certificate.hashes)}."]
     checked = certificate.checked
-    if checked is not None and checked.verdict == REFUTED:
+    is_refuted = checked is not None and checked.verdict == REFUTED
+    if is_refuted or not all(certificate.repeated.values()):
         return Outcome(certificate, {"file": None}, [*notes, "No certificate is written."], 1)
-    if not all(certificate.repeated.values()):
-        return Outcome(certificate, {"file": None}, [*notes, "No certificate is written."], 1)
-    certificate.write(out or file)
-    notes.append(f"The certificate is {out or file}.")
+    place = out or file
+    certificate.write(place)
+    notes.append(f"The certificate is {place}.")
     if arguments.get("add"):
         notes.append(
             "Only the join of all copies has the level: a copy left out is a draw left out."
         )
-    return Outcome(certificate, {"file": str(out or file)}, notes)
+    return Outcome(certificate, {"file": str(place)}, notes)

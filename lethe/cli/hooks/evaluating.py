@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lethe.cli.files import check_export, exported, fresh, write_rows
 from lethe.cli.gates.answers import gate_of_answers
-from lethe.cli.gates.gate import check_gate, for_ci, gated
+from lethe.cli.gates.gate import check_gate, gated, write_for_ci
 from lethe.cli.outcome import Arguments, Outcome, Values
 from lethe.config.measuring import EXACT
 from lethe.errors import BadInput, BadValue
@@ -41,30 +40,11 @@ def evaluate(
     """
     check_gate(fail_above, summary, junit)
     check_export(to, out)
-    from lethe.models import hub
-    from lethe.steps.evaluate import Interrupted, evaluated_model
+    from lethe.steps.evaluate import Interrupted
 
-    model: Path = arguments["model"]
-    place = str(model.resolve())
-    family = model.resolve().parent.name
-    if "endpoint" in arguments:
-        place = f"{model} at {arguments['endpoint']}"
-        family = "other"
-        model = Path(str(model).replace("/", "-"))
-    elif not model.exists():
-        named = hub.hub_name(model)
-        if named is not None:  # the public function fetches it, once all else is checked
-            model = named.folder
-            place = str(model.resolve())
-            family = model.resolve().parent.name
     name = arguments.get("name")
     if name is None:
-        name = model.resolve().name.replace("@", "-")
-        folder = Path("data/eval", name)
-        other = evaluated_model(folder)
-        if other not in (None, place):
-            remedy = f"Give this one a name of its own: --name, for example {family}-{name}."
-            raise BadInput(f"{folder} holds the evaluation of {other}. {remedy}")
+        name = _unnamed(arguments)
     folder = Path("data/eval", name)
     try:
         evaluation = call(**{**arguments, "name": name}, folder=folder)
@@ -84,9 +64,35 @@ def evaluate(
         gate = gate_of_answers(evaluation, arguments, folder, fail_above)
         gate = gate.up_to_limit(evaluation.numbers.values.get("truncated"))
         gate = gate.naming(dict.fromkeys([*evaluation.skipped, *read_items("forget", folder)]))
-        for_ci(summary, junit, name, gate)
-    answer = gated(evaluation, gate, written)
-    return answer if all else replace(answer, brief=evaluation.brief())
+        write_for_ci(summary, junit, name, gate)
+    return gated(evaluation, gate, written, None if all else evaluation.brief())
+
+
+def _unnamed(arguments: Arguments) -> str:
+    """The name of an evaluation that was given none: its model's. Raises `BadInput` where another model has it."""
+    from lethe.models import hub
+    from lethe.steps.evaluate import evaluated_model
+
+    model: Path = arguments["model"]
+    if "endpoint" in arguments:
+        place = f"{model} at {arguments['endpoint']}"
+        family = "other"
+        name = Path(str(model).replace("/", "-")).resolve().name
+    else:
+        named = hub.hub_name(model)
+        if named is not None and not model.exists():
+            model = named.folder  # the public function fetches it, once all else is checked
+        model = model.resolve()
+        place = str(model)
+        family = model.parent.name
+        name = model.name
+    name = name.replace("@", "-")
+    folder = Path("data/eval", name)
+    other = evaluated_model(folder)
+    if other not in (None, place):
+        remedy = f"Give this one a name of its own: --name, for example {family}-{name}."
+        raise BadInput(f"{folder} holds the evaluation of {other}. {remedy}")
+    return name
 
 
 def sample(

@@ -37,11 +37,11 @@ def label(
     in_mlflow = to_mlflow or from_mlflow
     check(worst == 0 or in_mlflow, "worst", worst, "given with --to-mlflow or --from-mlflow")
     labels = arguments.get("labels")
-    if page and (to_mlflow or from_mlflow):
+    if page and in_mlflow:
         raise BadValue("--page", "together with MLflow", "a page, or MLflow", "Leave one out.")
     if page:
         return Outcome(call(**arguments, ask=label_on_page))
-    if to_mlflow or from_mlflow:
+    if in_mlflow:
         return _label_in_mlflow(call, arguments, to_mlflow, from_mlflow, worst)
     if as_json and labels is not None and not labels.is_file():
         raise BadFile(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lethe.cli.files import check_export, exported, fresh
-from lethe.cli.gates.gate import check_gate, for_ci, gated
+from lethe.cli.gates.gate import check_gate, gated, write_for_ci
 from lethe.cli.gates.trees import gate_of_trees
 from lethe.cli.outcome import Arguments, Outcome, Values
 
@@ -48,12 +48,12 @@ def exact(
         if prompt is not None:
             prompt = str(prompt)
         written["eee"] = exported(export_trees(result, *place, prompt))
-    if fail_above is None:
-        return gated(result, None, written)
-    gate = gate_of_trees(result, arguments, fail_above)
-    trees = result.certificates
-    gate = gate.naming([*trees.skipped, *(tree.id for tree in trees.trees)])
-    for_ci(summary, junit, arguments["model"].name, gate)
+    gate = None
+    if fail_above is not None:
+        trees = result.certificates
+        items = [*trees.skipped, *(tree.id for tree in trees.trees)]
+        gate = gate_of_trees(result, arguments, fail_above).naming(items)
+        write_for_ci(summary, junit, arguments["model"].name, gate)
     return gated(result, gate, written)
 
 

@@ -7,15 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lethe.cli.files import fresh
-from lethe.cli.gates.gate import check_gate
-from lethe.cli.gates.sides import (
-    SIDES,
-    check_files,
-    gates_of_sides,
-    refused_comparison,
-    tried,
-    write_sides,
-)
+from lethe.cli.gates.gate import check_files, check_gate, write_for_ci
+from lethe.cli.gates.sides import closed_gates, gates_of_sides
 from lethe.cli.outcome import Arguments, Outcome, Values
 from lethe.errors import BadInput, BadValue
 from lethe.io.files import write_text
@@ -53,9 +46,10 @@ def compare(
             "require", require, "given with --by D, the largest difference that is allowed"
         )
     check_gate(fail_above)
-    gates = {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
-    asked = {name: value for name, value in gates.items() if value is not None}
-    check_files(asked, summary, junit)
+    options = {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
+    asked = {name: value for name, value in options.items() if value is not None}
+    legal = "given with --fail-on, --require or --fail-above"
+    check_files(bool(asked), legal, summary, junit)
     sides = [arguments.pop("a"), *arguments.pop("more", ())]
     if "b" in arguments:
         sides.insert(1, arguments.pop("b"))
@@ -65,38 +59,26 @@ def compare(
     if fail_above is not None:
         arguments["worst"] = True
     comparison = call(*sides, **arguments)
-    json, notes = _page_of(comparison, page)
-    if comparison.record["refused"] or (asked and comparison.record["unpointed"]):
-        outcome = Outcome(comparison, json, notes)
-        compared = [str(row.item) for row in comparison.rows() if row.scope == "question"]
-        questions = list(dict.fromkeys(compared))
-        return refused_comparison(outcome, comparison.record, questions, asked, summary, junit)
+    record = comparison.record
+    json: Values = {}
+    notes = []
+    if page is not None:
+        from lethe.report.pages import comparison_page
+
+        write_text(page, comparison_page(comparison))
+        json["page"] = str(page)
+        notes.append(f"The page is {page}.")
     if not asked:
         return Outcome(comparison, json, notes)
-    if not comparison.per_question:
+
+    if record["refused"] or record["unpointed"]:
+        gates = closed_gates(comparison, asked)
+    elif comparison.per_question:
+        gates = gates_of_sides(call, sides, arguments, comparison, asked)
+    else:
         gates_asked = " ".join(f"{name} {value}" for name, value in asked.items())
-        reasons = dict.fromkeys(entry["reason"] for entry in comparison.record["not_compared"])
+        reasons = dict.fromkeys(entry["reason"] for entry in record["not_compared"])
         problem = f"no question could be compared ({'; '.join(reasons)})"
         return Outcome(comparison, json, notes, error=BadInput(f"{gates_asked}: {problem}."))
-    attempt, at_level = tried(call, sides, arguments, comparison)
-    json["tries"] = attempt.as_json()
-    notes.append(attempt.sentence(SIDES))
-    gate, decisions = gates_of_sides(comparison, at_level, attempt, asked)
-    write_sides(comparison.record["b"], gate, decisions, summary, junit)
-    notes += [decision.reason for decision in decisions if decision.reason]
-    closed = [decision.closed for decision in decisions]
-    if gate is not None:
-        json["gate"] = gate.json
-        notes.append(f"B: {gate.json['reason']}")
-        closed.append(gate.json["closed"])
-    return Outcome(comparison, json, notes, int(any(closed)))
-
-
-def _page_of(comparison: runs.ShownComparison, page: Path | None) -> tuple[Values, list[str]]:
-    """Write the page of a comparison if one is asked for; return what is said of it."""
-    if page is None:
-        return {}, []
-    from lethe.report.pages import comparison_page
-
-    write_text(page, comparison_page(comparison))
-    return {"page": str(page)}, [f"The page is {page}."]
+    write_for_ci(summary, junit, record["b"], gates.gate, gates.decisions)
+    return Outcome(comparison, json | gates.json, [*notes, *gates.notes], int(gates.is_closed))
