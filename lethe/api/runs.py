@@ -15,7 +15,13 @@ from lethe.api.parameters import InPython, Place, documented
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.comparison import comparison as compared
 from lethe.comparison import ranking as ranked
-from lethe.comparison.sides import Side, check_alike, check_independent, read_side
+from lethe.comparison.sides import (
+    Side,
+    check_alike,
+    check_independent,
+    digest_of_draws,
+    read_side,
+)
 from lethe.comparison.within import sides_of_folder
 from lethe.errors import BadFile, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items
@@ -289,7 +295,9 @@ def _listed(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, repr=False)
 class ShownComparison(compared.Comparison, Measurement):
-    """The result of `compare`: the rows ``per_question``, and whether B is ``worse``."""
+    """The result of `compare`: the rows ``per_question``, whether B is ``worse``, and the digest of the ``draws``."""
+
+    draws: str
 
     def as_json(self) -> views.Document:
         return views.compare(self.rows())
@@ -400,23 +408,20 @@ def compare(
         check(by is None, "by", by, of_two)
         check(stopped is None, "stopped", stopped, of_two)
         check(not worst, "worst", worst, of_two)
-        return ShownRanking(**vars(ranked.rank(sides, alpha, independent)))
+        return ShownRanking(ranked.rank(sides, alpha, independent).results)
     first, second = sides
     first = replace(first, stopped=first.stopped or stopped in ("a", "both"))
     second = replace(second, stopped=second.stopped or stopped in ("b", "both"))
-    return ShownComparison(
-        **vars(
-            compared.compare(
-                first,
-                second,
-                alpha,
-                by,
-                on,
-                worst,
-                independent,
-            )
-        )
+    found = compared.compare(
+        first,
+        second,
+        alpha,
+        by,
+        on,
+        worst,
+        independent,
     )
+    return ShownComparison(found.results, digest_of_draws(sides))
 
 
 def _sides(

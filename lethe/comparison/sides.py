@@ -15,6 +15,7 @@ import numpy as np
 
 from lethe.config.measuring import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.errors import BadFile, BadInput, BadValue, shortened
+from lethe.identity import digest
 from lethe.io.artifacts import GREEDY, Row, first_rows, read_split
 from lethe.io.facts import LeakIs
 from lethe.io.files import Json, meant, read_artifact
@@ -126,6 +127,16 @@ class Side:
     unknown_stop: bool = False
     refused: tuple[str, ...] = ()
     stated: Stated = LEAKS
+
+
+def digest_of_draws(sides: Iterable[Side]) -> str:
+    """A hash of the scores of every question: the same for the same draws, whatever is asked of them."""
+    scores: list[object] = []
+    for side in sides:
+        for model in side.models.values():
+            for name, answers in model.questions.items():
+                scores += [name, answers.scores]
+    return digest(*scores)
 
 
 def relation(first: Scored, second: Scored, declared: bool = False) -> Draws:

@@ -48,7 +48,7 @@ def gates_of_sides(
     asked: Mapping[str, Json],
 ) -> GatesOfSides:
     """The gates at the level of the try that these draws are."""
-    attempt = _tried(call, sides, arguments, comparison)
+    attempt = _tried(comparison)
     at_level = call(*sides, **{**arguments, "alpha": attempt.level})
     decisions = []
     if "--fail-on" in asked:
@@ -94,32 +94,18 @@ def closed_gates(comparison: runs.ShownComparison, asked: Mapping[str, Json]) ->
     return GatesOfSides(gate, decisions, json, [said])
 
 
-def _tried(
-    call: Callable[..., runs.ShownComparison],
-    sides: Sequence[Json],
-    arguments: Arguments,
-    comparison: runs.ShownComparison,
-) -> Try:
-    """The try of the gates on these draws."""
+def _tried(comparison: runs.ShownComparison) -> Try:
+    """The try of the gates on these draws: the same for every gate, difference and level."""
     from lethe.io import tries
 
-    # What a gate asks adds rows of its own: the draws are those of one question to all gates, so that they are one try.
-    asking = ("alpha", "by", "on")
-    alike = {name: value for name, value in arguments.items() if name not in asking}
-    drawn = call(*sides, **{**alike, "worst": True})
-
-    questions: list[str] = []
-    draws: list[list[object]] = []
-    for row in drawn.rows():
-        draws.append([row.item, row.quantity, row.estimate, row.facts.get("p_value")])
-        if row.scope == "question":
-            questions.append(str(row.item))
-    worst = drawn.of_all("score_worst")
-    if worst:
-        draws.append([worst.upper])
     record = comparison.record
+    questions = []
+    tests = []  # what is declared of the draws may ask for another test of them, which is another try
+    for row in comparison.per_question:
+        questions.append(str(row.item))
+        tests.append([row.method, row.assumes])
     tested = ["compare", record["metric"], sorted(questions)]
-    return tries.begin(tested, draws, record["alpha"])
+    return tries.begin(tested, [comparison.draws, tests], record["alpha"])
 
 
 def _whether_worse(comparison: runs.ShownComparison, attempt: Try) -> str:

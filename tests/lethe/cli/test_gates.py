@@ -315,6 +315,17 @@ def test_the_same_draws_of_two_sides_are_one_try_of_every_gate(tmp_path, options
     assert json.loads(done.stdout)["tries"]["count"] == 1
 
 
+def test_other_draws_of_two_sides_with_the_same_means_are_another_try(tmp_path):
+    leaks = leaking(np.random.default_rng(43), 0.1)
+    before, after = (write(tmp_path / f"{name}.csv", leaks) for name in "ab")
+    compare.call(before, after, "--fail-above", 0.3)
+    fresh = write(tmp_path / "fresh.csv", leaks[:, ::-1])
+
+    done = compare.call(before, fresh, "--fail-above", 0.3, "--json")
+
+    assert json.loads(done.stdout)["tries"]["count"] == 2
+
+
 @pytest.mark.parametrize(
     ("closed", "truncated", "says"),
     [(False, 0.982, True), (True, 0.982, False), (False, 0.0, False)],
