@@ -16,14 +16,16 @@ from lethe.api.result import Measurement, View, frame
 from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, BadValue, check, plural
 from lethe.io.artifacts import record_of_draws
-from lethe.io.facts import DOCUMENTED
+from lethe.io.facts import DOCUMENTED, says_stopped
 from lethe.io.files import Json
 from lethe.io.judged_answers import judge_in, read_calibration
+from lethe.io.logs._log import EARLY
 from lethe.io.tables import read_table
 from lethe.labels.random_labels import PromptAnswers, label_rows
 from lethe.measure import prompts as bounded
-from lethe.measure import scores as scored
-from lethe.measure.scores import Missing, Scores
+from lethe.measure.log_scores import LogScores
+from lethe.measure.score_files import ReadScores, as_frame, could_stop, of_frame, read_any_scores
+from lethe.measure.scores import Missing, PromptScores, Scores, as_prompts
 from lethe.measure.stated import LEAKS, Stated
 from lethe.results import licence, quantities, views
 from lethe.results.gate import GatedQuestion
@@ -75,10 +77,10 @@ class Bounds(Measurement):
     """
 
     settings: bounded.MeasureSettings
-    prompts: tuple[scored.PromptScores, ...]
+    prompts: tuple[PromptScores, ...]
     results: tuple[Result, ...]
     source: str = "scores"
-    log: scored.LogScores | None = None
+    log: LogScores | None = None
     refused: tuple[str, ...] = ()
     unpointed: tuple[str, ...] = ()
     stated: Stated = LEAKS
@@ -593,7 +595,7 @@ class _ScoreSource:
     """The scores as they were read, the name of their file, and what is known of their draws."""
 
     name: str
-    read: scored.ReadScores
+    read: ReadScores
     stopped: bool
     known: licence.Source
 
@@ -608,7 +610,7 @@ def _read(
 ) -> _ScoreSource:
     if isinstance(scores, (str, os.PathLike)):
         place = Path(scores)
-        read = scored.read_any_scores(
+        read = read_any_scores(
             place,
             missing,
             score,
@@ -617,19 +619,19 @@ def _read(
             leak_is,
         )
         if read.log is not None:
-            stopped = read.log.log.stopping == scored.EARLY
+            stopped = read.log.log.stopping == EARLY
             return _ScoreSource(str(scores), read.pointed(), stopped, licence.Source())
         known = licence.of_drawing(record_of_draws(place), ())
-        return _ScoreSource(str(scores), read.pointed(), scored.could_stop(place, read), known)
+        return _ScoreSource(str(scores), read.pointed(), could_stop(place, read), known)
     is_table = hasattr(scores, "columns")
-    scores = scored.as_frame(scores)
+    scores = as_frame(scores)
     if hasattr(scores, "columns"):
         column = DOCUMENTED if is_table else str(scores.columns[0])
-        read = scored.of_frame(scores, missing, score or column, by, leak_is)
-        stopped = scored.says_stopped(scores)
+        read = of_frame(scores, missing, score or column, by, leak_is)
+        stopped = says_stopped(scores)
         return _ScoreSource("scores", read.pointed(), stopped, licence.Source())
     stated = replace(LEAKS, leak_is=leak_is)
-    read = scored.ReadScores(scored.as_prompts(scores, missing), stated, missing)
+    read = ReadScores(as_prompts(scores, missing), stated, missing)
     return _ScoreSource("scores", read.pointed(), stopped=False, known=licence.Source())
 
 
@@ -647,16 +649,14 @@ def _numbers_of_answers(pass_at: str | Sequence[str | int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _check_leaks(
-    prompts: Sequence[scored.PromptScores], pass_at: str | Sequence[str | int]
-) -> None:
+def _check_leaks(prompts: Sequence[PromptScores], pass_at: str | Sequence[str | int]) -> None:
     leaks = bounded.counts_of([prompt.scores for prompt in prompts]).leaks
     binary = not np.isnan(leaks).any()
     check(binary, "pass_at", pass_at, "left out unless all scores are 0 or 1")
 
 
 def _add_passes(
-    rows: Rows, prompts: Sequence[scored.PromptScores], alpha: float, ks: Sequence[int]
+    rows: Rows, prompts: Sequence[PromptScores], alpha: float, ks: Sequence[int]
 ) -> None:
     """Add pass^k, and leak@k at the same k, on average over the prompts."""
     rate = bounded.counts_of([prompt.scores for prompt in prompts])
@@ -710,9 +710,7 @@ def _licensed(
     )
 
 
-def _drawn(
-    prompts: Sequence[scored.PromptScores], missing: Missing | None
-) -> dict[str, PromptAnswers]:
+def _drawn(prompts: Sequence[PromptScores], missing: Missing | None) -> dict[str, PromptAnswers]:
     """The answers that labels may be of."""
     drawn: dict[str, PromptAnswers] = {}
     for prompt in prompts:

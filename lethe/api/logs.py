@@ -26,7 +26,7 @@ from lethe.data.rows import dataset_rows
 from lethe.errors import BadInput, BadValue, plural, shortened
 from lethe.io import logs
 from lethe.io.logs import _log
-from lethe.measure import scores
+from lethe.measure import scored_log
 from lethe.measure.likelihood_metrics import SPLITS
 from lethe.measure.stated import check_leak_is
 from lethe.registry import ROUGE
@@ -88,7 +88,7 @@ class ShownLog(_log.Log, TableWithSentences):
 
 
 @dataclass(frozen=True, repr=False)
-class ShownScoredLog(scores.ScoredLog, TableWithSentences):
+class ShownScoredLog(scored_log.ScoredLog, TableWithSentences):
     """The result of `score_log`: ``table`` has a row per planned answer: ``prompt_id, sample`` and one column per scorer,
     whose scores are 1 - score if they are ``inverted``.
     """
@@ -354,13 +354,13 @@ def score_log(
         names = [name] if tuple(names) == DEFAULT_SCORERS else [*names, name]
     read = logs.read_log(log, filter, by)
     source = str(file_of(data, "data"))
-    scored_log = ShownScoredLog(
-        **vars(scores.score_log(read, dataset_rows(data, "data"), names, source, params, scratch))
-    )
+    rows = dataset_rows(data, "data")
+    found = scored_log.score_log(read, rows, names, source, params, scratch)
+    scored = ShownScoredLog(**vars(found))
     if leak_is != "low":
-        return scored_log
-    turned = scored_log.table.assign(**(1 - scored_log.table[names]))
-    return replace(scored_log, table=turned, inverted=True)
+        return scored
+    turned = scored.table.assign(**(1 - scored.table[names]))
+    return replace(scored, table=turned, inverted=True)
 
 
 @documented

@@ -16,23 +16,17 @@ import numpy as np
 from lethe.config.measuring import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.identity import digest
-from lethe.io.artifacts import GREEDY, Row, first_rows, read_split
+from lethe.io.artifacts import GREEDY, Row, first_rows, read_split, record_of_draws
 from lethe.io.facts import LeakIs
 from lethe.io.files import Json, meant, read_artifact
 from lethe.io.ids import REMEDY, alike
 from lethe.io.logs import is_log
+from lethe.io.logs._log import EARLY
 from lethe.io.tables import read_table
 from lethe.io.yaml import read_yaml
 from lethe.measure.prompts import refuted_by_order
-from lethe.measure.scores import (
-    EARLY,
-    PromptScores,
-    ReadScores,
-    could_stop,
-    read_any_scores,
-    read_scores,
-    record_of_draws,
-)
+from lethe.measure.score_files import ReadScores, could_stop, read_any_scores, read_scores
+from lethe.measure.scores import PromptScores
 from lethe.measure.stated import LEAKS, Stated
 from lethe.process import git
 from lethe.registry import JUDGES, SCORERS

@@ -23,7 +23,7 @@ EPOCHS = 8
 READ = """
 import json, sys, time
 from pathlib import Path
-from lethe.measure.scores import read_any_scores
+from lethe.measure.score_files import read_any_scores
 answers = sum(len(prompt.scores) for prompt in read_any_scores(Path(sys.argv[1]), None).prompts)
 (line,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 peak = int(line.split()[1]) / 1024

@@ -112,7 +112,7 @@ def _tables() -> list[Reader]:
     from lethe.io.judged_answers import read_calibration, read_labelled
     from lethe.io.records import read_losses
     from lethe.labels.draws import read_draws
-    from lethe.measure.scores import read_scores
+    from lethe.measure.score_files import read_scores
 
     scores = pd.DataFrame(
         {

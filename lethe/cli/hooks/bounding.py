@@ -63,13 +63,28 @@ def bounds(
 
 
 def _write_records(result: bounding.Bounds, source: Path, out: Path | None) -> str:
-    """Write each prompt's bound as a record for Inspect; return the file."""
-    from lethe.measure.scores import bound_records
+    """Write a record per prompt for all its epochs in Inspect, the upper bound with its guarantee; return the file."""
+    from lethe.results.table import Numbers
 
     if result.refused:
         raise BadInput(f"{source}: no bound to write. {' '.join(result.refused)}")
     place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",))
-    write_json(place, bound_records(result.questions, result.metric, result.stated))
+    records = []
+    for name, numbers in result.questions.items():
+        bounds = Numbers([row for row in numbers.rows if row.at is None]).bounds
+        metadata: dict[str, object] = {key: bound.value for key, bound in bounds.items()}
+        for key in ("n", "missing"):
+            metadata[key] = numbers.values[key]
+        metadata |= result.stated.as_json()
+        bound = bounds[result.metric]
+        record = {
+            "id": name,
+            "value": bound.value,
+            "explanation": bound.sentence(result.metric),
+            "metadata": metadata,
+        }
+        records.append(record)
+    write_json(place, records)
     return str(place)
 
 

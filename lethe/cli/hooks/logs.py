@@ -29,7 +29,7 @@ def read_log(
     if table is None:
         return Outcome(call(**arguments))
     fresh("table", table, (".csv",))
-    from lethe.measure.scores import with_reasons
+    from lethe.measure.scored_log import with_reasons
 
     result = call(**arguments)
     write_rows(table, with_reasons(result, result.table()))
@@ -54,9 +54,7 @@ def score_log(
     fresh("table", out, endings)
     result = call(**arguments, scratch=Path(".lethe/verdicts"))
     if to == "inspect":
-        from lethe.measure.scores import score_records
-
-        write_json(out, score_records(result))
+        write_json(out, _records(result))
     else:
         write_rows(out, result.table)
     run = None
@@ -80,6 +78,19 @@ def score_log(
     if run is not None:
         notes.append(run)
     return Outcome(result, {"table": str(out), "mlflow": run}, notes)
+
+
+def _records(scored: logs.ShownScoredLog) -> list[dict[str, object]]:
+    """One record per scored answer for Inspect, whose value with several scorers is an object, as its ``metrics`` must be
+    then; a missing answer has none, so Inspect leaves it unscored.
+    """
+    records: list[dict[str, object]] = []
+    for row in scored.table.dropna(subset=list(scored.scorers)).to_dict("records"):
+        value: object = {name: row[name] for name in scored.scorers}
+        if len(scored.scorers) == 1:
+            value = row[scored.scorers[0]]
+        records.append({"id": row["prompt_id"], "epoch": row["sample"], "value": value})
+    return records
 
 
 def parameters_of(log: Log) -> dict[str, object]:

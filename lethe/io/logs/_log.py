@@ -21,6 +21,7 @@ from lethe.io.files import Json
 from lethe.io.row_ends import ENDS, kind_of
 
 KEYS = ("prompt_id", "sample")
+EARLY = "early"  # what a log says of a run that a rule could stop
 # Untrusted dictionaries give one score per key; more columns would exhaust the memory.
 MOST_COLUMNS = 1000
 # The most answers that a log may plan or lack: each becomes a row, and the number is untrusted.

@@ -11,7 +11,7 @@ from lethe.errors import BadInput
 from lethe.io.ids import alike, candidates
 from lethe.io.logs import read_log
 from lethe.labels.draws import read_draws
-from lethe.measure.scores import read_scores
+from lethe.measure.score_files import read_scores
 from tests.lethe.io.logs.small_logs import write_lines
 
 LOOK_ALIKE = [

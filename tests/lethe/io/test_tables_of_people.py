@@ -10,7 +10,7 @@ import lethe
 from lethe.errors import BadFile, BadRow, LetheError
 from lethe.io.packed import opened
 from lethe.io.tables import read_table
-from lethe.measure.scores import read_any_scores
+from lethe.measure.score_files import read_any_scores
 
 ROWS = "prompt_id,score\na,1\na,0\nb,0\n"
 

@@ -11,8 +11,8 @@ from lethe.errors import LetheError
 from lethe.io import score_blocks
 from lethe.io.cells import numbers_of
 from lethe.io.tables import read_table
-from lethe.measure import scores
-from lethe.measure.scores import read_scores
+from lethe.measure import score_files
+from lethe.measure.score_files import read_scores
 
 # The cells of a column: those that every reader takes, and odd ones.
 CELLS = {
@@ -112,7 +112,7 @@ def test_a_table_read_by_block_is_the_table_read_whole(tmp_path, table, missing)
 
     with patch.object(score_blocks, "BLOCK", 40):
         by_block = outcome(path, missing)
-    with patch.object(scores, "read_score_rows", lambda *_: None):
+    with patch.object(score_files, "read_score_rows", lambda *_: None):
         whole = outcome(path, missing)
 
     assert by_block == whole

@@ -11,7 +11,7 @@ from lethe.api.logs import score_log
 from lethe.errors import BadFile, BadRow, MissingColumn
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import write_parquet
-from lethe.measure.scores import read_any_scores
+from lethe.measure.score_files import read_any_scores
 from tests.lethe.io.logs.small_logs import (
     garak_attempt,
     garak_eval,
