@@ -15,13 +15,8 @@ from lethe.api.parameters import InPython, Place, documented
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.comparison import comparison as compared
 from lethe.comparison import ranking as ranked
-from lethe.comparison.sides import (
-    Side,
-    check_alike,
-    check_independent,
-    digest_of_draws,
-    read_side,
-)
+from lethe.comparison.read_side import read_side
+from lethe.comparison.sides import Side, check_alike, check_independent, digest_of_draws
 from lethe.comparison.within import sides_of_folder
 from lethe.errors import BadFile, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from lethe.comparison.ranking import rank
-from lethe.comparison.sides import Scored, Side, models_under_test, read_model
+from lethe.comparison.read_side import models_under_test, read_model
+from lethe.comparison.sides import Scored, Side
 from lethe.errors import BadInput, plural
 from lethe.io.files import Json, read_artifact
 from lethe.results.table import Result

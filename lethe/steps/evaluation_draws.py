@@ -1,4 +1,4 @@
-"""Which draws those of an evaluation are: their name, the try of a gate that they are, and the process that they belong to."""
+"""Which draws those of an evaluation are: their name, the try of a gate that they are, and the process that they are of."""
 
 import secrets
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from lethe.comparison.sides import read_side
+from lethe.comparison.read_side import read_side
 from lethe.io.artifacts import read_split
 from lethe.io.files import plain, write_jsonl
 from lethe.models import checkpoints

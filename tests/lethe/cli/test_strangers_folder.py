@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lethe.cli.app import COMMANDS, GROUPS, IN_A_PIPELINE
-from lethe.comparison.sides import _revision
+from lethe.comparison.revisions import folder_of_revision
 from lethe.process import git
 from lethe.report.page import revision
 from tests.small import ROOT, python
@@ -159,11 +159,11 @@ def test_a_compared_revision_is_read_without_a_command_that_the_folder_names(
     spy.chmod(0o755)
     commit = git("rev-parse", "HEAD", root=repository)
     (repository / "RAN").unlink(missing_ok=True)
-    monkeypatch.setattr("lethe.comparison.sides._commit", lambda revision: commit)
+    monkeypatch.setattr("lethe.comparison.revisions._commit", lambda revision: commit)
     monkeypatch.setenv("PATH", f"{spy.parent}:{os.environ['PATH']}")
     monkeypatch.chdir(repository)
 
-    with _revision("HEAD") as root:
+    with folder_of_revision("HEAD") as root:
         read = (root / "params.yaml").read_text()
 
     assert read == "seed: 1\n"
