@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import softmax
 from scipy.stats import binom, fisher_exact
 
-from lethe.api.certificates import counted
 from lethe.certificates.certificate import FACTS, Audit, Certificate
+from lethe.certificates.drawing import counted
 from lethe.config.measuring import ExtractSettings
 from lethe.io.files import read_jsonl
 from lethe.labels.bounds import measure_labels

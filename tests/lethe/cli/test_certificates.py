@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import lethe
-from lethe.api import certificates
-from lethe.api.certificates import CertificateSettings, _with_audit, facts
 from lethe.certificates import check as checker
+from lethe.certificates.audits import audited
 from lethe.certificates.certificate import (
     FACTS,
     SCHEMA,
@@ -29,6 +28,8 @@ from lethe.certificates.certificate import (
     Check,
     read_certificate,
 )
+from lethe.certificates.drawing import SeededDraws
+from lethe.certificates.hashes import CertificateSettings, facts
 from lethe.certificates.merkle import root
 from lethe.errors import BadInput
 from lethe.io.files import write_jsonl
@@ -306,7 +307,7 @@ def test_files_of_draws_that_do_not_belong_together_are_refused(place):
 
 def test_on_other_kernels_a_difference_counts_as_forged_and_refutes_nothing(place, monkeypatch):
     forged(place)
-    monkeypatch.setattr(certificates, "kernels_in_use", lambda: "another processor")
+    monkeypatch.setattr("lethe.certificates.drawing.kernels_in_use", lambda: "another processor")
 
     found = lethe.verify("certificate.json", 0, check=40)
 
@@ -403,7 +404,7 @@ def test_retrain_is_asked_only_where_the_model_alone_does_not_certify():
         def check_drawn(self):
             pass
 
-    grown = _with_audit(claim, Drawn("model"), 600, "me", Drawn("retrain"))
+    grown = audited(claim, Drawn("model"), 600, "me", Drawn("retrain"))
 
     assert asked == [("model", (600, 600)), ("retrain", (0, 600))]
     assert grown.audits[0].retrain_draws == (0, 600)
@@ -528,7 +529,7 @@ def test_an_answer_that_cannot_be_judged_counts_against_the_claim_on_both_sides(
     """A leak of Retrain helps a claim beside it, so a missing judgement must be none there."""
     how = CertificateSettings(prompt="qa", max_new_tokens=3)
     for role, expected in (("", {1}), ("retrain", {0})):
-        drawing = certificates._Drawing(place / "model", ROWS, how, role)
+        drawing = SeededDraws(place / "model", ROWS, how, role)
         drawing.scorer = SimpleNamespace(
             score=lambda asked: [np.full(len(row.answers), np.nan) for row in asked]
         )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lethe.api.certificates import CertificateSettings, facts
+from lethe.certificates.hashes import CertificateSettings, facts
 from lethe.config.measuring import Endpoint
 from lethe.config.schema import Compute
 from lethe.errors import BadFile, ParamsClash
