@@ -351,10 +351,10 @@ def flat_items(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple
             yield prefix + key, value
 
 
-def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, float]:
+def flat_numbers(values: Mapping[str, object]) -> dict[str, float]:
     """The finite numbers of a JSON object; those of nested objects have dotted keys."""
     numbers: dict[str, float] = {}
-    for key, value in flat_items(values, prefix):
+    for key, value in flat_items(values):
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
             numbers[key] = float(value)
     return numbers

@@ -174,13 +174,11 @@ def split(
     return prompts
 
 
-def plain_rows(rows: Rows, prompt: PromptScores, rho: float, greedy: float | None = None) -> None:
-    """Add the statistics of a prompt's scores, which have no guarantee, and the score of its greedy answer if given."""
+def plain_rows(rows: Rows, prompt: PromptScores, rho: float) -> None:
+    """Add the statistics of a prompt's scores, which have no guarantee."""
     add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
     add("answers", "sampled", prompt.n)
     add("unscored", "sampled", prompt.missing)
-    if greedy is not None:
-        add("score", "greedy", greedy)
     for quantity, value in plain_statistics(prompt.scores, rho).items():
         add(quantity, "sampled", value)
 

@@ -201,9 +201,9 @@ def as_data(value: object) -> Markup:
     return Markup(text.translate(UNSAFE))
 
 
-def text_parts(text: str, longest: int = LONGEST, most: int | None = None) -> Text:
+def text_parts(text: str, most: int | None = None) -> Text:
     """An untrusted text as the script shows it."""
-    length = min(len(text), longest)
+    length = min(len(text), LONGEST)
     parts = _parts(text[:length])
     if most is not None:
         size = _size(parts)

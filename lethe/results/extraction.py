@@ -202,10 +202,8 @@ def _queries(passage: Passage) -> dict[str, float]:
     }
 
 
-def extraction_of(
-    results: Results, name: str, texts: Mapping[str, tuple[str, str]] | None = None
-) -> Extraction | None:
-    """The windows that `rows_of` wrote, with their prefixes and suffixes by id; None where the model has none."""
+def extraction_of(results: Results, name: str) -> Extraction | None:
+    """The windows that `rows_of` wrote, without their texts; None where the model has none."""
     facts = results.model(name).facts("windows", "exact")
     if not facts:
         return None
@@ -221,21 +219,16 @@ def extraction_of(
 
     passages = []
     for place, row in enumerate(windows):
-        window = str(row.item)
-        prefix, suffix = (texts or {}).get(window, ("", ""))
-        near = near_of_window.get(row.item)
-        chances = (row.estimate or 0.0,)
-        passages.append(
-            Passage(
-                window,
-                place,
-                prefix,
-                suffix,
-                chances,
-                near,
-                row.split,
-            )
+        passage = Passage(
+            str(row.item),
+            place,
+            prefix="",
+            suffix="",
+            chances=(row.estimate or 0.0,),
+            near=near_of_window.get(row.item),
+            split=row.split,
         )
+        passages.append(passage)
     return Extraction(name, tuple(passages), Rounding(*facts["rounding"]), facts["alpha"])
 
 
