@@ -21,7 +21,7 @@ from inspect_ai.util import EarlyStop
 from lethe.errors import BadValue
 from lethe.io.facts import Facts, LeakIs, named
 from lethe.io.files import Json
-from lethe.io.logs._log import greedy
+from lethe.io.logs._decoding import greedy
 from lethe.io.logs.inspect_ai import LoggedRun, score_value
 from lethe.measure.prompts import by_length
 from lethe.measure.stated import Stated, check_leak_is

@@ -32,8 +32,10 @@ from lethe.io.cells import NoNumber, numbers_of
 from lethe.io.column_names import meant
 from lethe.io.facts import CACHED, cached_rows, mixed_rows, of_column, reasons_in, says_stopped
 from lethe.io.files import Json, check_file, check_text
-from lethe.io.logs._log import Format, Log, Table, as_text, is_request
+from lethe.io.logs._json import as_text
+from lethe.io.logs._log import Format, Log, is_request
 from lethe.io.logs._settings import RequestSettings, laws_among, setting_of, with_draws
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile, first_line
 from lethe.io.packed import opened, suffix_of
 from lethe.io.row_ends import ERRORS, STATUSES, missing_kinds

@@ -12,7 +12,8 @@ from lethe.errors import BadInput, plural, shortened
 from lethe.io.column_names import columns_of, meant, object_in, spread, with_members
 from lethe.io.facts import CACHED, MODELS, is_cached, several_models
 from lethe.io.files import Json
-from lethe.io.logs._log import DECODING, SAYS_GREEDY, as_object, chosen, greedy
+from lethe.io.logs._decoding import DECODING, SAYS_GREEDY, chosen, greedy
+from lethe.io.logs._json import as_object
 
 if TYPE_CHECKING:
     import pandas as pd

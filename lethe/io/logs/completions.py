@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from lethe.errors import BadFile, plural
 from lethe.io.answer_ends import ANSWERED
 from lethe.io.files import Json
-from lethe.io.logs._log import Format, Log, Table, object_at, text_at
+from lethe.io.logs._json import object_at, text_at
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.logs.openai_batch import choices_of
 from lethe.io.logs.responses import log_of, name_of, question_of

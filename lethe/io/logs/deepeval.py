@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from lethe.errors import BadFile
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
-from lethe.io.logs._log import Format, Log, Table, as_object, number, object_at, objects_at, text_at
+from lethe.io.logs._json import as_object, number, object_at, objects_at, text_at
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile
 
 CASES = ("testCases", "test_results", "testResults")

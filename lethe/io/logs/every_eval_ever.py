@@ -13,17 +13,10 @@ from lethe.errors import BadRow
 from lethe.io.answer_ends import missing_kind
 from lethe.io.facts import named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    Format,
-    Log,
-    Table,
-    is_integer,
-    number,
-    object_at,
-    objects_at,
-    text_at,
-)
+from lethe.io.logs._json import is_integer, number, object_at, objects_at, text_at
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.packed import ENDINGS
 

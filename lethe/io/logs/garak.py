@@ -10,10 +10,7 @@ from lethe.errors import BadRow, plural
 from lethe.io.column_names import spread
 from lethe.io.facts import Meaning
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    Format,
-    Log,
-    Table,
+from lethe.io.logs._json import (
     as_object,
     as_text,
     conversation,
@@ -23,7 +20,9 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings, setting_of, stated_in
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile
 
 KINDS = (

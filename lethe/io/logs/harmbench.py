@@ -7,14 +7,10 @@ from collections.abc import Mapping
 from lethe.errors import BadFile, plural
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    SEVERAL,
-    Format,
-    Log,
-    Table,
-    as_object,
-)
+from lethe.io.logs._json import as_object
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import SEVERAL, Table
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.logs.responses import scores_beside
 

@@ -8,21 +8,11 @@ from lethe.errors import BadFile, plural
 from lethe.io.answer_ends import missing_kind
 from lethe.io.facts import Meaning, is_cached, named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    OFF,
-    Format,
-    Log,
-    Table,
-    as_list,
-    as_object,
-    greedy,
-    list_at,
-    number,
-    object_at,
-    objects_at,
-    text_at,
-)
+from lethe.io.logs._decoding import OFF, greedy
+from lethe.io.logs._json import as_list, as_object, list_at, number, object_at, objects_at, text_at
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.row_ends import kind_of
 

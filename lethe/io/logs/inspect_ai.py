@@ -16,10 +16,7 @@ from lethe.io.answer_ends import ERROR, NOT_STATED, missing_kind
 from lethe.io.column_names import DEEPEST
 from lethe.io.facts import is_cached, named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    Format,
-    Log,
-    Table,
+from lethe.io.logs._json import (
     as_list,
     as_object,
     conversation,
@@ -30,7 +27,9 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings, stated_in
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import Archive, JsonFile, checked, requests_among
 from lethe.io.row_ends import kind_of
 

@@ -7,17 +7,9 @@ from pathlib import Path
 from lethe.errors import BadFile, plural
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    SEVERAL,
-    Format,
-    Log,
-    Table,
-    as_object,
-    as_text,
-    number,
-    object_at,
-    text_at,
-)
+from lethe.io.logs._json import as_object, as_text, number, object_at, text_at
+from lethe.io.logs._log import Format, Log
+from lethe.io.logs._table import SEVERAL, Table
 from lethe.io.logs._untrusted import JsonFile, checked
 
 # Prompt and response null; JailbreakBench writes jailbroken false and divides by all behaviors.

@@ -8,16 +8,11 @@ from pathlib import Path
 from lethe.errors import BadRow
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    Format,
-    Log,
-    Table,
-    as_object,
-    greedy,
-    number,
-    object_at,
-)
+from lethe.io.logs._decoding import greedy
+from lethe.io.logs._json import as_object, number, object_at
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.logs.responses import scores_beside
 

@@ -8,14 +8,10 @@ from typing import Self, TypeGuard
 from lethe.errors import BadFile, BadRow, BadValue, plural
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    NOT_WRITTEN,
-    Format,
-    Log,
-    Table,
+from lethe.io.logs._decoding import greedy
+from lethe.io.logs._json import (
     as_object,
     as_text,
-    greedy,
     is_integer,
     list_at,
     number,
@@ -23,7 +19,9 @@ from lethe.io.logs._log import (
     objects_at,
     text_at,
 )
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import NOT_WRITTEN, Table
 from lethe.io.logs._untrusted import JsonFile
 
 CHOICES = (

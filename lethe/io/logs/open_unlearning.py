@@ -6,16 +6,10 @@ from pathlib import Path
 from lethe.errors import BadFile
 from lethe.io.facts import Meaning
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    OPEN_UNLEARNING,
-    Format,
-    Log,
-    Table,
-    as_object,
-    number,
-    text_at,
-)
+from lethe.io.logs._json import as_object, number, text_at
+from lethe.io.logs._log import OPEN_UNLEARNING, Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile, checked
 from lethe.io.logs.responses import is_score
 

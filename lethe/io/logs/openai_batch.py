@@ -11,18 +11,10 @@ from lethe.errors import BadFile, BadRow, shortened
 from lethe.io.answer_ends import ANSWERED, CUT_OFF, ERROR, REFUSED, end_of
 from lethe.io.facts import named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    NOT_WRITTEN,
-    Format,
-    Log,
-    Table,
-    is_integer,
-    is_request,
-    object_at,
-    objects_at,
-    text_at,
-)
+from lethe.io.logs._json import is_integer, object_at, objects_at, text_at
+from lethe.io.logs._log import Format, Log, is_request
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import NOT_WRITTEN, Table
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.logs.responses import question_of
 from lethe.io.row_ends import kind_of

@@ -10,18 +10,10 @@ from lethe.errors import BadFile, plural
 from lethe.io.answer_ends import missing_kind
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    Format,
-    Log,
-    Table,
-    as_object,
-    list_at,
-    number,
-    object_at,
-    objects_at,
-    text_at,
-)
+from lethe.io.logs._json import as_object, list_at, number, object_at, objects_at, text_at
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile
 
 ERROR = 2  # of `failureReason`; 0 is a pass, 1 a failed assertion, which also fills `error`

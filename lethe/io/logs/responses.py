@@ -10,17 +10,10 @@ from lethe.io import ids
 from lethe.io.column_names import meant, spread
 from lethe.io.facts import named
 from lethe.io.files import Json
-from lethe.io.logs._log import (
-    Format,
-    Log,
-    Table,
-    as_text,
-    conversation,
-    is_integer,
-    number,
-    objects_at,
-)
+from lethe.io.logs._json import as_text, conversation, is_integer, number, objects_at
+from lethe.io.logs._log import Format, Log
 from lethe.io.logs._settings import RequestSettings, setting_of
+from lethe.io.logs._table import Table
 from lethe.io.logs._untrusted import JsonFile
 from lethe.io.row_ends import STATED, ending, kind_of
 

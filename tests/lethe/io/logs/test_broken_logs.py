@@ -8,7 +8,7 @@ import pytest
 
 from lethe.errors import BadFile, BadRow
 from lethe.io.logs import FORMATS as READERS
-from lethe.io.logs import _log, _untrusted, read_log
+from lethe.io.logs import _table, _untrusted, read_log
 from tests.cases import read_cases
 from tests.lethe.io.logs.small_logs import (
     FORMATS,
@@ -119,7 +119,7 @@ def test_completions_that_a_log_only_counts_are_refused_before_they_take_memory(
 
 
 def test_many_lost_requests_beside_one_of_many_choices_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(_log, "MOST_PLANNED", 10)
+    monkeypatch.setattr(_table, "MOST_PLANNED", 10)
     lost = [openai_batch_line(name, response=None) for name in "abcd"]
     path = write_lines(tmp_path / "out.jsonl", [openai_batch_line("q", *"xyz"), *lost])
 
