@@ -245,7 +245,7 @@ def _whether_untraced(news: RunRecord) -> tuple[bool, str]:
 
 def _whether_attacks_fail(news: RunRecord) -> tuple[bool, str]:
     """Whether each population of attacks is proved to succeed in at most its goal, and the sentence that says so."""
-    from flows.record import read_populations, try_of
+    from flows.tries import read_populations, try_of
 
     populations = read_populations(Path.cwd(), news.stages)
     if not populations:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from flows import record, remote, workspace
+from flows import notice, record, remote, workspace
 from flows.overview import Overview, standard
+from flows.since import since_last
 from flows.stage import ENDS, Stage, stages_of
+from flows.tries import tries_of_words
 from lethe import tracking
 from lethe.config.schema import Notify, Params
 from lethe.tracking import mark_newest
@@ -27,11 +29,11 @@ def conclude(
     for stage in stages:
         state, _ = ENDS[stage.end]
         ends[stage.name] = record.StageEnd(state, stage.end, round(stage.seconds, 2))
-    tries_of_words = record.tries_of_words(root, ends, params)
+    tries = tries_of_words(root, ends, params)
     since = None
     if complete:
-        since = record.since_last(root, ends, params)
-    return record.write(root, ends, complete, since, tries_of_words)
+        since = since_last(root, ends, params)
+    return record.write(root, ends, complete, since, tries)
 
 
 def log_and_push(root: Path, stages: Sequence[Stage], push: bool, tell: Tell) -> None:
@@ -61,7 +63,7 @@ def notify(news: record.RunRecord, root: Path, how: Notify | None, tell: Tell) -
     direction, lines = alarm_text(news)
     tell(mark_newest(direction, lines, root))
     if how is not None:
-        tell(record.notify(how.command, record.notice(news, root)))
+        tell(notice.notify(how.command, notice.notice(news, root)))
 
 
 def nothing_to_do(root: Path, graph: workspace.Graph, params: Params, push: bool) -> None:

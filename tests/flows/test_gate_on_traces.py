@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from flows import record
+from flows.alarms import ModelWords
 from tests.flows.gates import asked
 from tests.flows.told import write_words
 
@@ -21,7 +22,7 @@ def gate(tmp_path, monkeypatch, capsys):
 
     def said(trace, complete=True):
         written = record.write(tmp_path, RAN, complete=complete)
-        words = record.ModelWords("forgot", "intact", "npo: forgot.", trace)
+        words = ModelWords("forgot", "intact", "npo: forgot.", trace)
         news = dataclasses.replace(written, verdicts={"npo": words})
         return asked("trace", tmp_path, news, monkeypatch, capsys)
 
@@ -68,7 +69,7 @@ def test_without_a_word_the_gate_is_closed(gate, trace, complete, because):
 
 def test_a_run_prints_what_forgot_means_beside_a_trace(tmp_path):
     written = record.write(tmp_path, RAN, complete=True)
-    words = record.ModelWords("forgot", "intact", "npo: forgot.", FOUND)
+    words = ModelWords("forgot", "intact", "npo: forgot.", FOUND)
     news = dataclasses.replace(written, verdicts={"npo": words})
 
     lines = record.summary(news).splitlines()

@@ -10,7 +10,11 @@ import pytest
 import typer
 
 from flows import cli, record
-from flows.record import Alarm, ModelWords, Since, StageEnd, notice, notify, since_last
+from flows.alarms import Alarm, ModelWords, Since
+from flows.notice import notice, notify
+from flows.record import StageEnd
+from flows.since import since_last
+from flows.tries import tries_of_words
 from lethe import config
 from lethe.io.files import write_json, write_jsonl
 from lethe.results import table
@@ -470,7 +474,7 @@ def asked(folder, monkeypatch, capsys, news, **gates) -> tuple[int, str]:
 def words_of_a_run(root, params=PARAMS, **words) -> record.RunRecord:
     """The record of a complete run with these words."""
     verdicts(root, **words)
-    attempts = record.tries_of_words(root, WITH_WORDS, params)
+    attempts = tries_of_words(root, WITH_WORDS, params)
     return record.write(root, WITH_WORDS, complete=True, tries_of=attempts)
 
 
@@ -611,10 +615,10 @@ def test_a_run_that_was_not_complete_counts_its_words_as_tried(tmp_path):
     for seed in (0, 1):
         drawn_with(tmp_path, seed)
         verdicts(tmp_path, npo="forgot")
-        attempts = record.tries_of_words(tmp_path, WITH_WORDS, PARAMS)
+        attempts = tries_of_words(tmp_path, WITH_WORDS, PARAMS)
 
     assert attempts["npo"].number == 2
-    assert record.tries_of_words(tmp_path, {}, PARAMS) == {}
+    assert tries_of_words(tmp_path, {}, PARAMS) == {}
 
 
 def test_require_forgot_is_closed_after_a_run_that_was_not_complete(tmp_path, monkeypatch, capsys):
