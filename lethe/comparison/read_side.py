@@ -19,14 +19,15 @@ from lethe.comparison.run_params import (
     section_of,
     template_of,
 )
-from lethe.comparison.sides import ALIASES, SETTINGS, QuestionScores, Scored, Side
+from lethe.comparison.sides import ALIASES, FREE, SETTINGS, QuestionScores, Scored, Side
 from lethe.errors import BadFile, BadValue
 from lethe.io.artifacts import GREEDY, Row, first_rows, read_split, record_of_draws
 from lethe.io.facts import LeakIs
 from lethe.io.files import Json, read_artifact
+from lethe.io.judged_answers import judges_of
 from lethe.io.logs import is_log
 from lethe.io.logs._log import EARLY
-from lethe.io.tables import read_table
+from lethe.io.tables import JUDGE, read_table
 from lethe.measure.prompts import refuted_by_order
 from lethe.measure.score_files import ReadScores, could_stop, read_any_scores, read_scores
 from lethe.measure.scores import PromptScores
@@ -177,11 +178,16 @@ def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
         questions[prompt.prompt_id] = QuestionScores(prompt.scores, text)
     stopped = could_stop(path, read)
     known = _known(read, stopped).joined(of_drawing(record_of_draws(path), ()))
+    sampling = {ALIASES.get(key, key): value for key, value in read.stated.facts.sampling.items()}
+    # A seed in a column says nothing of how the draws of two tables depend on each other.
+    law = {key: value for key, value in sampling.items() if key not in FREE}
+    judges = judges_of(path)
     return Side(
         name=str(path),
         kind="table",
         metric=read.stated.score,
-        models={"": Scored(questions)},
+        models={"": Scored(questions, law)},
+        scorer={JUDGE: ", ".join(judges)} if judges else {},
         stopped=stopped,
         refused=tuple(refusals(known)),
         stated=read.stated,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lethe.errors import plural, shortened
 from lethe.io.column_names import columns_of, meant, spread
+from lethe.io.files import Json
 from lethe.io.ids import as_texts
 from lethe.registry import JUDGES, SCORERS
 
@@ -188,6 +189,7 @@ class Facts:
     ``repeated`` why answers are no new draws (a cache, a seed that each request carries), ``unfinished`` why the run did
     not end, ``mixed`` why the answers to a question are those of several models or to several questions. ``engine`` is what
     drew the answers. ``refused`` holds whole sentences: why nothing could be claimed of the file that a table was made from.
+    ``sampling`` has the settings of which all rows of a table that state them have one value.
     """
 
     means: Mapping[str, Meaning] = field(default_factory=dict)
@@ -197,6 +199,7 @@ class Facts:
     engine: str | None = None
     mixed: str | None = None
     refused: tuple[str, ...] = ()
+    sampling: Mapping[str, Json] = field(default_factory=dict)
 
     def meaning(self, score: str) -> Meaning:
         return self.means.get(score, "unknown")

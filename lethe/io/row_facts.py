@@ -79,4 +79,5 @@ def facts_of_rows(
         repeated=repeated,
         mixed=mixed_rows(table, name, score, laws),
         refused=tuple(refused),
+        sampling=settings.sampling,
     )

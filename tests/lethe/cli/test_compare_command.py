@@ -1,6 +1,7 @@
 """`lethe compare`: folders, logs, tables and revisions; what holds, what is not compared, and the gate."""
 
 import json
+import re
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -12,7 +13,7 @@ import pytest
 import lethe
 from lethe.statistics.mean_difference import difference
 from tests.cases import cases
-from tests.lethe.cli.calls import Command
+from tests.lethe.cli.calls import Command, written
 from tests.lethe.io.logs.small_logs import eval_log, header, sample, write_lines
 
 command = Command("compare")
@@ -711,3 +712,44 @@ def test_tables_with_other_questions_under_one_id_are_not_compared(tmp_path, col
 
     assert [row["id"] for row in found["per_question"]] == ["q2"]
     assert [row["id"] for row in found["not_compared"]] == ["q1"]
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """A function that writes two tables of scores, each with its own value of a column."""
+
+    def write(column, first, second, suffix="csv"):
+        paths = []
+        for side, value in (("a", first), ("b", second)):
+            rows = {"prompt_id": "q", "sample": range(50), "score": 0, column: value}
+            path = tmp_path / f"{side}.{suffix}"
+            written(path, pd.DataFrame(rows))
+            paths.append(path)
+        return paths
+
+    return write
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("column", "setting"), [("temperature", "temperature"), ("max_tokens", "max_new_tokens")]
+)
+def test_settings_that_tables_state_are_named_where_they_differ(beside, column, setting, suffix):
+    notes = result(*beside(column, 5, 7, suffix))["notes"]
+
+    assert notes == [f"the settings differ: {setting} 5 in A, 7 in B"]
+
+
+def test_a_seed_in_a_table_says_nothing_of_shared_draws(beside):
+    found = result(*beside("seed", 1, 2))
+
+    assert found["notes"] == ["no record says how the answers of A and B were drawn"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_verdicts_of_two_judges_are_not_compared(beside, suffix):
+    found = result(*beside("judge", "j1", "j2", suffix))
+
+    (left_out,) = found["not_compared"]
+    assert {"j1", "j2"} <= set(re.findall(r"j\d", left_out["reason"]))
+    assert found["per_question"] == []
