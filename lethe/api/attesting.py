@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -23,7 +24,7 @@ from lethe.certificates.draws import Draws, draws_of, files_beside, read_draws
 from lethe.certificates.envelope import Envelope, canonical
 from lethe.certificates.signers import SigningKey, is_signed_by
 from lethe.certificates.statement import LEAKS, OPEN, About, CertifiedEnd, Served
-from lethe.errors import BadFile, BadInput, BadValue, MissingArtifact, check, plural
+from lethe.errors import BadFile, BadInput, BadValue, MissingArtifact, check, plural, shortened
 from lethe.io.artifacts import read_items
 from lethe.io.files import (
     Json,
@@ -460,6 +461,12 @@ def _check_identity(statement: Mapping[str, Json], file: Path) -> None:
     sha256 = _inside(predicate, "dataset", "digest", "sha256")
     if version is not None and sha256 is not None and version != str(sha256)[:12]:
         raise BadFile(file, "names another version of its suite than the digest of its questions")
+    access = _inside(predicate, "lethe", "access")
+    needed = "weights" if _commitment(statement) is None else "answers"
+    if access not in (None, needed):
+        raise BadFile(
+            file, f"states the access {shortened(access)}, and its subject takes {needed}"
+        )
 
 
 def _payload(envelope: Envelope, file: Path) -> dict[str, Json]:
@@ -485,6 +492,21 @@ def _check_bounds(statement: Mapping[str, Json], file: Path) -> None:
     for number, result in enumerate(found, start=1):
         if result != checker.VERIFIED:
             raise BadFile(file, f"claim {number} is {result}")
+    for claim in statement["predicate"]["claims"]:
+        _check_estimate(claim["lethe"], file)
+
+
+def _check_estimate(added: Mapping[str, Json], file: Path) -> None:
+    """Refuse an estimate that is no decimal string, or that lies beyond its bound."""
+    estimate = added.get("estimate")
+    if "estimate" not in added:
+        return
+    if not isinstance(estimate, str) or not checker.DECIMAL.fullmatch(estimate):
+        raise BadFile(file, f"has the estimate {shortened(estimate)}, which is no decimal string")
+    value, end = Decimal(estimate), Decimal(added["bound"])
+    is_beyond = value > end if added["side"] == "upper" else value < end
+    if is_beyond:
+        raise BadFile(file, f"has the estimate {estimate}, beyond its bound {added['bound']}")
 
 
 def _draws_beside(statement: Mapping[str, Json], file: Path) -> Draws | None:
@@ -514,6 +536,9 @@ def _check_counts(statement: Mapping[str, Json], draws: Draws, file: Path) -> No
     """Refuse an upper end that a question of the draws exceeds, and a lower end whose counts no question has."""
     if statement["predicate"].get("sampleSize") != draws.size:
         raise BadFile(file, "states another number of draws than the file of its draws has")
+    seed = _inside(statement["predicate"], "lethe", "engine", "seed")
+    if seed not in (None, draws.seed):
+        raise BadFile(file, "states another seed than the file of its draws has")
     for claim in statement["predicate"]["claims"]:
         added = claim["lethe"]
         if added["basis"] == statements.TREE:  # its witness is no count of these draws
@@ -605,6 +630,12 @@ def _check_model(statement: Mapping[str, Json], model: Path, file: Path) -> None
         of_model.append(listing.weights[1])
     if not all(digest in of_model for digest in digests):
         raise BadFile(file, f"has a subject that is not {model}: subjects are matched by digest")
+    files = _inside(statement["predicate"], "model", "annotations", "files")
+    if files not in (None, sorted(listing.sha256_of_file, key=str.encode)):
+        raise BadFile(file, f"lists other files than {model} has")
+    base = _inside(statement["predicate"], "lethe", "base", "dirHash")
+    if base not in (None, listing.base and listing.base.digest):
+        raise BadFile(file, f"names another base model than {model} has")
 
 
 def _check_data(statement: Mapping[str, Json], data: Path, draws: Draws | None, file: Path) -> None:

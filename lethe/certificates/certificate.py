@@ -545,15 +545,17 @@ def _check_counts(counts: Sequence[int], most: Sequence[int], m: int) -> None:
 def _difference(stated: Json, derived: Json, place: str) -> str:
     """The first place where a stated value is not the derived one; empty where there is none."""
     if isinstance(derived, dict):
-        values_stated = stated if isinstance(stated, dict) else {}
+        if not isinstance(stated, dict):
+            return place
         may_lack = MAY_LACK | ({"log_e_value"} if "auditor" in derived else set())
         for key, value in derived.items():
-            if key in may_lack and key not in values_stated:
+            if key in may_lack and key not in stated:
                 continue
-            wrong = _difference(values_stated.get(key), value, f"{place}.{key}")
+            wrong = _difference(stated.get(key), value, f"{place}.{key}")
             if wrong:
                 return wrong
-        return ""
+        unknown = [key for key in stated if key not in derived]
+        return f"{place}.{unknown[0]}" if unknown else ""
     if isinstance(derived, list) and isinstance(stated, list) and len(stated) == len(derived):
         for number, (value_stated, value) in enumerate(zip(stated, derived, strict=True), start=1):
             wrong = _difference(value_stated, value, f"{place}.{number}")

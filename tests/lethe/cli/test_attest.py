@@ -214,6 +214,12 @@ CHANGES = {
         commitments={"dataset": {"alg": "sha256", "value": "0" * 64}}
     ),
     "version": lambda predicate, _: predicate["suite"].update(version="0" * 12),
+    "seed": lambda predicate, _: predicate["lethe"]["engine"].update(seed=7),
+    "access": lambda predicate, _: predicate["lethe"].update(access="answers"),
+    "estimate": lambda predicate, _: predicate["claims"][0]["lethe"].update(estimate="0.5"),
+    "no decimal": lambda predicate, _: predicate["claims"][0]["lethe"].update(estimate="1e-9"),
+    "files": lambda predicate, _: predicate["model"]["annotations"]["files"].pop(),
+    "base": lambda predicate, _: predicate["lethe"].update(base={"dirHash": "0" * 64}),
 }
 
 
@@ -223,7 +229,7 @@ def test_what_another_tool_could_match_is_checked_or_refused(place, changed):
     CHANGES[changed](value["predicate"], value["subject"][0])
     Path("statement.json").write_bytes(canonical(value))
 
-    assert changed in command.refused("verify", "statement.json")
+    assert changed in command.refused("verify", "statement.json", "--model", "mine")
 
 
 @pytest.mark.parametrize("changed", [{"model": "other"}, {"questions": "other"}], ids=str)
