@@ -19,6 +19,7 @@ from lethe.statistics.one_run.audit import applicable, load_method
 from lethe.statistics.one_run.channel import ApproxDP, Channel
 from lethe.statistics.one_run.counts import Guesses, ReleasedGuesses, release
 from lethe.statistics.one_run.tradeoff import Atoms
+from lethe.statistics.search import fewest_between
 
 Simulator = Callable[[int, np.random.Generator], Guesses]
 FARTHEST = 12.0  # outputs of a Gaussian beyond it have a probability below 2e-33
@@ -230,19 +231,13 @@ def most_errors_rejected(case: Counterexample, method: str, alpha: float) -> int
     module = load_method(method)
     log_alpha = math.log(alpha)
     epsilon = case.null.highest_epsilon(case.delta) if module.FAMILY_FREE else None
-    rejected = -1
-    kept = case.r
-    while kept - rejected > 1:
-        middle = (rejected + kept) // 2
-        counts = ReleasedGuesses(case.n, case.r, middle)
+
+    def is_kept(errors: int) -> bool:
+        counts = ReleasedGuesses(case.n, case.r, errors)
         if module.FAMILY_FREE:
-            is_rejected = module.log_p_value(counts, epsilon, case.delta) <= log_alpha
-        elif module.rejects:
-            is_rejected = module.rejects(counts, case.null, log_alpha)
-        else:
-            is_rejected = module.log_p_value(counts, case.null) <= log_alpha
-        if is_rejected:
-            rejected = middle
-        else:
-            kept = middle
-    return rejected
+            return module.log_p_value(counts, epsilon, case.delta) > log_alpha
+        if module.rejects:
+            return not module.rejects(counts, case.null, log_alpha)
+        return module.log_p_value(counts, case.null) > log_alpha
+
+    return fewest_between(is_kept, -1, case.r) - 1

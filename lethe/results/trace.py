@@ -25,6 +25,7 @@ from lethe.results.table import Numbers, Result, Rows
 from lethe.statistics import twins
 from lethe.statistics.bound import Bound, Covers, both_ends, significant
 from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.search import fewest_between
 from lethe.statistics.twins import TwinTest, Way
 
 Word = Literal["trace", "no trace found", "open", "none"]
@@ -349,13 +350,7 @@ class Trace:
             too_few, enough = enough, 2 * enough
             if enough > MOST_SECRETS:
                 return None
-        while enough - too_few > 1:
-            middle = (too_few + enough) // 2
-            if self._would_do(middle, k):
-                enough = middle
-            else:
-                too_few = middle
-        return enough
+        return fewest_between(lambda m: self._would_do(m, k), too_few, enough)
 
     def rows(self, model: str) -> list[Result]:
         """Everything that is said, as rows of the table of results."""

@@ -35,6 +35,7 @@ from lethe.statistics import betting, many_prompts
 from lethe.statistics.bound import Assumes, Bound, Covers, Interval, both_ends
 from lethe.statistics.bounds import binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check, check_alpha, check_scores
+from lethe.statistics.search import halved
 from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import StoppedSamples, stopped_average
 from lethe.statistics.two_sample import CELLS, combined_low, largest_combination, product_threshold
@@ -314,13 +315,10 @@ class _FourBounds:
         rounded up.
         """
 
-        low, high = 0.0, 1.0
-        for _ in range(STEPS):
-            middle = (low + high) / 2
-            if self._at_most(middle) < self._at_least(middle):
-                low = middle
-            else:
-                high = middle
+        def is_past_the_largest(mean: float) -> bool:
+            return self._at_most(mean) >= self._at_least(mean)
+
+        low, high = halved(is_past_the_largest, 0.0, 1.0, STEPS)
         return 2 * min(self._at_most(high), self._at_least(low))
 
     def _at_least(self, mean: float) -> float:
@@ -673,17 +671,15 @@ def _over_questions(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool) ->
     return Difference(first, second, low, high, p, alpha, method, assumes)
 
 
-def _smallest_level(excludes: Callable[[float], bool], steps: int, largest: float = 0.5) -> float:
+def _smallest_level(excludes: Callable[[float], bool], steps: int) -> float:
     """The smallest level at which an interval excludes 0, rounded up after ``steps`` halvings; 1 if
     there is none.
     """
+    largest = 0.5
     if not excludes(largest):
         return 1.0
-    low, high = -220.0, float(np.log(largest))  # logarithms; the intervals exist down to 1e-100
-    for _ in range(steps):
-        middle = (low + high) / 2
-        if excludes(float(np.exp(middle))):
-            high = middle
-        else:
-            low = middle
+    # In logarithms; the intervals exist down to 1e-100.
+    _, high = halved(
+        lambda log_level: excludes(float(np.exp(log_level))), -220.0, float(np.log(largest)), steps
+    )
     return float(np.exp(high))

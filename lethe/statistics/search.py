@@ -1,5 +1,6 @@
-"""The fewest answers, attacks or labels that are enough, where more of them are enough too."""
+"""The fewest answers, attacks or labels that are enough, or the smallest number, where more of them are enough too."""
 
+import math
 from collections.abc import Callable
 
 
@@ -29,3 +30,31 @@ def fewest_between(is_enough: Callable[[int], bool], too_few: int, enough: int) 
         else:
             too_few = middle
     return enough
+
+
+def halved(
+    is_enough: Callable[[float], bool],
+    low: float,
+    high: float,
+    steps: float = math.inf,
+    width: float = 0.0,
+) -> tuple[float, float]:
+    """Return the ends of the interval around the smallest number that is enough, neither of which
+    is asked.
+
+    It is halved ``steps`` times at most, until it is at most ``width`` wide or holds no double.
+
+    >>> low, high = halved(lambda x: x * x >= 2, 0.0, 2.0)
+    >>> low * low < 2 <= high * high
+    True
+    """
+    while steps > 0 and high - low > width:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if is_enough(middle):
+            high = middle
+        else:
+            low = middle
+        steps -= 1
+    return low, high

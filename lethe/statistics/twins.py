@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue, check
 from lethe.statistics.bounds import binary_lower
 from lethe.statistics.checks import check_alpha, check_share
-from lethe.statistics.search import fewest_between
+from lethe.statistics.search import fewest_between, halved
 
 Way = Literal["preferred", "avoided", "either"]
 WAYS: tuple[Way, ...] = get_args(Way)
@@ -428,16 +428,9 @@ def smallest_lift(
         totals = table[_ranks_if_moved(scores, nats if up else -nats) - 1][rows, true].sum(axis=1)
         return bool((totals >= t).mean() >= power)
 
-    too_little = 0.0
-    enough = MOST_NATS
-    if not is_found(enough):
+    if not is_found(MOST_NATS):
         return math.inf
-    while enough - too_little > NATS:
-        middle = (too_little + enough) / 2
-        if is_found(middle):
-            enough = middle
-        else:
-            too_little = middle
+    _, enough = halved(is_found, 0.0, MOST_NATS, width=NATS)
     return enough
 
 

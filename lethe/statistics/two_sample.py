@@ -13,6 +13,7 @@ from scipy.special import chdtri, rel_entr
 from lethe.errors import BadValue
 from lethe.statistics.bound import Covers, Interval
 from lethe.statistics.checks import check, check_share
+from lethe.statistics.search import halved
 
 
 def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> float:
@@ -128,14 +129,12 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
 
 def kl_upper(value: float, level: float) -> float:
     """The largest q >= value with kl(value, q) <= level, by bisection, rounded up."""
-    low, high = value, 1.0
-    while high - low > 1e-12:
-        middle = (low + high) / 2
-        divergence = rel_entr(value, middle) + rel_entr(1 - value, 1 - middle)
-        if divergence <= level:
-            low = middle
-        else:
-            high = middle
+
+    def is_too_far(q: float) -> bool:
+        divergence = rel_entr(value, q) + rel_entr(1 - value, 1 - q)
+        return bool(divergence > level)
+
+    _, high = halved(is_too_far, value, 1.0, width=1e-12)
     return high
 
 

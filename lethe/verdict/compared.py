@@ -29,6 +29,7 @@ from lethe.statistics.anytime import (
     named,
 )
 from lethe.statistics.anytime_scores import ScoreCounts, log_e_scores_forgot, log_e_scores_leak
+from lethe.statistics.search import halved
 
 T = TypeVar("T")
 STEPS = 40  # bisections of [-1, 1] for an end: to 2e-12
@@ -300,13 +301,11 @@ class Compared:
     def excess(self, place: int) -> float:
         """The most by which a question may leak beyond Retrain; with cut answers as leaks where these forbid *forgot*."""
         goal = float(self.goals[place])
-        low, high = -1.0, 1.0
-        for _ in range(self._steps):
-            middle = (low + high) / 2
-            if is_reached(self._log_e_of_excess(place, middle), goal):
-                high = middle
-            else:
-                low = middle
+
+        def is_refuted(difference: float) -> bool:
+            return is_reached(self._log_e_of_excess(place, difference), goal)
+
+        _, high = halved(is_refuted, -1.0, 1.0, self._steps)
         if self.has_fixed[place] and not self.cut_off[place]:
             at_a_fixed_time = self._at_most(self._fixed_level)
             high = min(high, float(at_a_fixed_time[place]))
@@ -322,13 +321,11 @@ class Compared:
     def at_least(self, place: int) -> float:
         """The most that a question is proved to leak beyond Retrain, at least, by its draws and certain ends; from -1."""
         goal = float(self.goals[place])
-        low, high = -1.0, 1.0
-        for _ in range(self._steps):
-            middle = (low + high) / 2
-            if is_reached(self.log_e_leaks(place, middle), goal):
-                low = middle
-            else:
-                high = middle
+
+        def is_open(difference: float) -> bool:
+            return not is_reached(self.log_e_leaks(place, difference), goal)
+
+        low, _ = halved(is_open, -1.0, 1.0, self._steps)
         return low
 
     def _log_e_of_excess(self, place: int, difference: float) -> float:

@@ -19,6 +19,7 @@ from lethe.statistics.epsilon_star.ratios import (
     Fit,
     checked,
 )
+from lethe.statistics.search import halved
 from lethe.statistics.two_sample import ks_test
 
 EM_STEPS = 500
@@ -71,15 +72,12 @@ class Mixture:
         The quantiles of the components bracket it, and a bisection ends at neighbouring doubles.
         """
         places = self.means + self.sds * ndtri(p)
-        low, high = float(places.min()), float(places.max())
         log_p = np.log(p)
-        middle = 0.5 * (low + high)
-        while low < middle < high:
-            if self.log_cdf(np.float64(middle)) < log_p:
-                low = middle
-            else:
-                high = middle
-            middle = 0.5 * (low + high)
+
+        def is_reached(x: float) -> bool:
+            return bool(self.log_cdf(np.float64(x)) >= log_p)
+
+        _, high = halved(is_reached, float(places.min()), float(places.max()))
         return high
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -346,22 +344,17 @@ def _sup_lower_tail(
             share = np.log1p(-np.exp(np.minimum(log_delta - log_f, 0)))
             return log_f + np.where(log_f > log_delta, share, -np.inf)
 
-    def rising(q: np.float64) -> np.bool:
-        """Whether the ratio rises at q."""
-        return top.log_pdf(q) - log_top(q) > bottom.log_pdf(q) - bottom.log_cdf(q)
+    def is_past_the_peak(place: float) -> bool:
+        """Whether the ratio does not rise."""
+        q = np.float64(place)
+        return not top.log_pdf(q) - log_top(q) > bottom.log_pdf(q) - bottom.log_cdf(q)
 
     grid = _grid(top, bottom, start, end)
     heights = log_top(grid) - bottom.log_cdf(grid)
     peak = int(np.argmax(heights))
 
     left, right = float(grid[max(peak - 1, 0)]), float(grid[min(peak + 1, len(grid) - 1)])
-    middle = 0.5 * (left + right)
-    while left < middle < right:
-        if rising(np.float64(middle)):
-            left = middle
-        else:
-            right = middle
-        middle = 0.5 * (left + right)
+    left, right = halved(is_past_the_peak, left, right)
     candidates = np.array([grid[peak], left, right])
     values = log_top(candidates) - bottom.log_cdf(candidates)
     best = int(np.argmax(values))
