@@ -23,7 +23,7 @@ from lethe.io.facts import Facts, LeakIs, named
 from lethe.io.files import Json
 from lethe.io.logs._decoding import greedy
 from lethe.io.logs.inspect_ai import LoggedRun, score_value
-from lethe.measure.prompts import by_length
+from lethe.measure.by_length import by_length
 from lethe.measure.stated import Stated, check_leak_is
 from lethe.results.licence import Source, refusals
 from lethe.statistics.betting import mean_lower, mean_upper

@@ -22,7 +22,7 @@ from lethe.comparison.sides import (
 )
 from lethe.errors import plural
 from lethe.io.files import Json
-from lethe.measure.prompts import by_length
+from lethe.measure.by_length import by_length
 from lethe.measure.scores import mean
 from lethe.progress import progress
 from lethe.results.gate import GatedQuestion

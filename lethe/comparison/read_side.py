@@ -28,7 +28,7 @@ from lethe.io.judged_answers import judges_of
 from lethe.io.logs import is_log
 from lethe.io.logs._log import EARLY
 from lethe.io.tables import JUDGE, read_table
-from lethe.measure.prompts import refuted_by_order
+from lethe.measure.order import refuted_by_order
 from lethe.measure.score_files import ReadScores, could_stop, read_any_scores, read_scores
 from lethe.measure.scores import PromptScores
 from lethe.results import table as results

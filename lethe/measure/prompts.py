@@ -6,22 +6,21 @@ betting. No bound is the smaller one of two, each at the whole level.
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import bdtrc
 
 from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, check
 from lethe.io.cache import Levels
+from lethe.measure.by_length import by_length, matrices
+from lethe.measure.order import in_plausible_order
 from lethe.measure.scores import Missing, PromptScores, mean, plain_rows, plain_statistics
-from lethe.progress import progress
-from lethe.results.licence import ROUNDING, containing, excluded, without_ends
 from lethe.results.table import IntervalAt, Result, Rows, rows_at
 from lethe.results.views import ALONE
 from lethe.statistics import betting, many_prompts
@@ -37,8 +36,6 @@ from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import stopped_upper
 
 REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
-VALUES = 1 << 18  # of one matrix: a function that makes ten arrays of its size then needs 20 MiB
-MANY = 100  # matrices; with more, the work takes seconds
 SHOWN_QUERIES = 1000  # the number of queries in sentences
 # The quantity and basis behind each metric by which prompts are compared.
 METRIC = {
@@ -54,12 +51,6 @@ WORST = (
     "sd_betting",
     "leak",
 )
-# The levels at which an order refutes independent draws; lower ones refute less. A betting bound at the level 0.01 lay below
-# the mean of its own 150 independent draws of Bernoulli(0.1) in 5 of 20,000 questions, and all questions share the level.
-CHANCE = 0.01
-CHANCE_OF_MANY = 0.001
-IN_ORDER = ("score_betting", "sd_betting")  # whose ends need the order of the draws
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -104,55 +95,6 @@ class MeasureSettings:
         for threshold in self.thresholds:
             check(0 <= threshold <= 1, "threshold", threshold, "a number in [0, 1]")
         check(self.missing in (None, "worst", "drop"), "missing", self.missing, "worst or drop")
-
-
-def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:
-    """Apply a vectorised function to rows of different lengths.
-
-    Parameters
-    ----------
-    rows
-        Arrays (n,), whose lengths may differ.
-    function
-        From a matrix (rows, n) to one result a row, which depends on no other row.
-
-    Returns
-    -------
-    list
-        The results in the order of ``rows``.
-    """
-    result_of_place: dict[int, T] = {}
-    for places, matrix in matrices(rows):
-        results = function(matrix)
-        result_of_place |= zip(places, results, strict=True)
-    return [result_of_place[place] for place in range(len(rows))]
-
-
-def matrices(rows: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
-    """The rows as matrices of equally long ones, of at most `VALUES` values or one row.
-
-    Yields
-    ------
-    tuple
-        The places of some rows, in their order, and these rows as a matrix (places, n).
-    """
-    parts: list[list[int]] = []
-    if len(rows):
-        sizes = np.array([len(row) for row in rows])
-        order = np.argsort(sizes, kind="stable")
-        longer = np.flatnonzero(np.diff(sizes[order])) + 1
-        for places in np.split(order, longer):
-            size = int(sizes[places[0]])
-            most = max(1, VALUES // max(1, size))
-            for start in range(0, len(places), most):
-                parts.append(places[start : start + most].tolist())
-
-    work: Iterable[list[int]] = parts
-    if len(parts) > MANY:
-        work = progress(parts, "measure", "parts")
-    for part in work:
-        equally_long = [rows[place] for place in part]
-        yield part, np.stack(equally_long)
 
 
 def measure_prompts(
@@ -302,7 +244,7 @@ def _each(
     _add_band_of_each(rows_of_place, prompts, rate.each(alpha, QUERIES))
 
     rows_of_prompts = [rows.rows for rows in rows_of_place]
-    return _in_plausible_order(rows_of_prompts, prompts, alpha)
+    return in_plausible_order(rows_of_prompts, prompts, alpha)
 
 
 def _score_rows(
@@ -378,90 +320,6 @@ def _score_rows(
         for of_threshold in zip(plain_tails, sharper_tails, strict=True):
             rows.rows += of_threshold
         add("exceedance_method", text=sharp.exceedance_method)
-
-
-def _in_plausible_order(
-    rows: list[list[Result]], prompts: Sequence[PromptScores], alpha: float
-) -> list[list[Result]]:
-    """The rows of each prompt, of which no bound excludes the mean or the spread of its own scores, but where this tells.
-
-    A bound by betting depends on the order of the draws. Independent draws bring, rarely, an order in which it excludes the
-    mean of the same draws: where chance explains that, the bound moves outward to the mean. Where chance does not, an upper
-    bound below the mean stays, for `lethe.results.licence.below_own_mean` to find; after any other order, such as that of
-    a sorted file, the bounds that need the order are left out.
-
-    Chance is refused if a bound at the level `CHANCE`, shared by all prompts, excludes the mean too; or if so many of the
-    prompts are excluded at alpha that this has at most the probability `CHANCE_OF_MANY`, by the upper tail of a binomial
-    distribution.
-    """
-    suspects = [place for place, row in enumerate(rows) if excluded(row)]
-    if not suspects:
-        return rows
-    chance_of_as_many = float(bdtrc(len(suspects) - 1, len(prompts), alpha))
-    too_many = alpha <= 0.1 and chance_of_as_many <= CHANCE_OF_MANY
-    level = min(alpha, CHANCE / len(prompts))
-
-    plausible = list(rows)
-    for place in suspects:
-        is_by_chance = not too_many and not _refutes_its_order(prompts[place].scores, level)
-        if is_by_chance:
-            plausible[place] = _moved_outward(rows[place])
-            continue
-        below_the_mean = [found for found in excluded(rows[place]) if found.is_below_the_mean]
-        if not below_the_mean:
-            plausible[place] = _without_ends_in_order(rows[place])
-    return plausible
-
-
-def _without_ends_in_order(rows: Sequence[Result]) -> list[Result]:
-    """The rows, of which those whose ends need the order of the draws have none."""
-    kept = []
-    for row in rows:
-        if row.quantity in IN_ORDER:
-            row = without_ends(row)
-        kept.append(row)
-    return kept
-
-
-def _refutes_its_order(scores: np.ndarray, level: float) -> bool:
-    """Whether bounds at ``level`` exclude the mean or the standard deviation of the scores of a prompt."""
-    table = scores[None, :]
-    high = np.nan_to_num(table, nan=1.0)
-    low = np.nan_to_num(table, nan=0.0)
-    ends = betting.all_ends(low, high, level, betting.predictable_squares(table))
-    least, most, largest_variance = [float(end[0]) for end in ends]
-    plain = plain_statistics(scores, rho=0.0)
-    is_mean_within = least - ROUNDING <= plain["score"] <= most + ROUNDING
-    is_sd_within = plain["sd"] <= math.sqrt(largest_variance) + ROUNDING
-    return not is_mean_within or not is_sd_within
-
-
-def refuted_by_order(prompts: Sequence[PromptScores]) -> tuple[str, ...]:
-    """The prompts whose mean lies above its own upper bound at the level `CHANCE`, shared by all of them.
-
-    A missing score counts as 1 in the bound, so that what is missing refutes nothing.
-    """
-    level = CHANCE / max(1, len(prompts))
-    filled = [np.nan_to_num(prompt.scores, nan=1.0) for prompt in prompts]
-    uppers = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
-    refuted = []
-    for prompt, upper in zip(prompts, uppers, strict=True):
-        plain = plain_statistics(prompt.scores, rho=0.0)
-        if plain["score"] > upper + ROUNDING:
-            refuted.append(prompt.prompt_id)
-    return tuple(refuted)
-
-
-def _moved_outward(rows: Sequence[Result]) -> list[Result]:
-    """The rows, of which those that exclude a value of their own scores contain it."""
-    value_of_row = {id(found.row): found.value for found in excluded(rows)}
-    moved = []
-    for row in rows:
-        value = value_of_row.get(id(row))
-        if value is not None:
-            row = containing(row, value)
-        moved.append(row)
-    return moved
 
 
 def band_rows(
