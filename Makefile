@@ -27,7 +27,7 @@ test: setup
 	$(PYTEST) -n 2 -m "not slow"; tests=$$?; \
 	wait $$lint; checks=$$?; cat .venv/lint.log; exit $$((tests > checks ? tests : checks))
 
-# The rest, some twenty minutes: what takes seconds, above all whole flows with their processes, workers, presets, studies, vLLM,
+# The rest, some twenty-five minutes: what takes seconds, above all whole flows with their processes, workers, presets, studies, vLLM,
 # Chromium. Three workers on two cores, as many of these tests wait for processes that start or end.
 test-slow: setup
 	$(PYTEST) -n 3 -m slow

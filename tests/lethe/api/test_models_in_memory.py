@@ -171,6 +171,7 @@ def test_settings_records_and_tables_of_results_load_no_numpy(tmp_path):
     assert "numpy" not in loaded
 
 
+@pytest.mark.slow
 def test_bounds_of_a_table_load_no_distributions(tmp_path):
     """scipy.stats takes a third of the start of `lethe bounds`."""
     lines = [f"q,{sample},0" for sample in range(9)]

@@ -601,6 +601,7 @@ def bounds_of_scores_alone(table, folder):
     return lethe.bounds(path, missing=missing).as_json()
 
 
+@pytest.mark.slow
 def test_every_public_log_has_the_bounds_of_its_scores_or_is_refused_by_name(shared, tmp_path):
     """The reader's own tests compare the scores with tables made beside the logs."""
     for expected_path in sorted((shared / "data/eval-logs").rglob("*.expected.csv")):

@@ -499,6 +499,7 @@ anything = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000), value=anything, cut=st.floats(0, 1))
 def test_a_broken_certificate_is_refused_in_a_sentence(tmp_path, seed, value, cut):

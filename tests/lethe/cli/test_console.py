@@ -170,6 +170,7 @@ def test_a_files_text_in_place_of_its_name_is_a_sentence(tmp_path, monkeypatch, 
     assert "not what it holds" in Call().refused(*words)
 
 
+@pytest.mark.slow
 def test_an_encoding_that_lacks_a_character_is_no_crash(tmp_path):
     (tmp_path / "scores.csv").write_text("prompt_id,score\n\u0647,0.5\n", encoding="utf-8")
     narrow = {"PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

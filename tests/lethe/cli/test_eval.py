@@ -246,6 +246,7 @@ def lines_of(shown: str) -> dict[str, list[str]]:
     return {first: rest for first, *rest in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["forget.jsonl", "bare.jsonl"])
 def test_the_verdict_comes_first_above_a_short_table_with_both_ends(checkpoint, place, data):
     bare = [{key: row[key] for key in ("id", "question", "answer")} for row in ROWS]
@@ -269,6 +270,7 @@ def test_the_verdict_comes_first_above_a_short_table_with_both_ends(checkpoint, 
                 assert cell == bound.significant()
 
 
+@pytest.mark.slow
 def test_a_language_of_prompts_is_drawn_with_the_answers(checkpoint, place, page):
     parts = 'wording: ["{question}", {name: ask, text: "Tell me: {question}"}]\nprefix: [null, {name: sure, text: Sure}]\n'
     (place / "language.yaml").write_text(parts + "share: {prompts: 5, answers: 4, tau: 0.5}\n")

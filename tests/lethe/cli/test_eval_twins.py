@@ -141,6 +141,7 @@ def echoes(server):
     return [body["prompt"] for body in server.bodies if body.get("echo")]
 
 
+@pytest.mark.slow
 def test_each_candidate_is_asked_for_once_also_by_the_same_command_again(drawn):
     with EchoServer(knowing(drawn)) as server:
         result(drawn, *of_server(server, *PLAIN))

@@ -250,6 +250,7 @@ def test_a_sorted_table_is_read_in_sampling_order(table):
     assert texts_of_question == FRAME
 
 
+@pytest.mark.slow
 def test_a_person_at_a_terminal(table, tmp_path):
     """Real keys through a pseudo-terminal: two labels, then q; the file holds both and the terminal is given back."""
     master, slave = pty.openpty()

@@ -87,6 +87,7 @@ def test_published_settings_are_counted_without_model_and_judge(monkeypatch, pro
     assert "Judging of" in call("--preset", "jailbreakbench").output
 
 
+@pytest.mark.slow
 def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_path):
     folder = save_small_checkpoint(tmp_path / "mine")
     value = small_params()
@@ -217,6 +218,7 @@ def test_answers_without_a_retrain_are_of_the_model_alone():
     assert "together" not in table_of_questions
 
 
+@pytest.mark.slow
 def test_each_word_has_the_answers_that_it_takes():
     cases = result("--verdict", "--models", 8, "--first", 128)["cases"]
 

@@ -304,6 +304,7 @@ def test_a_text_comes_back_whole_with_its_invisible_characters_named(text):
     assert restored == text
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         TEXTS | st.integers() | st.none(),
@@ -455,6 +456,7 @@ def screen(html: str) -> str:
     return re.sub(r"<[^>]+>", "", first)
 
 
+@pytest.mark.slow
 @cases
 def test_the_keyword_rule_in_force_is_on_the_first_screen(own_small, without_figures, rule, words):
     change_params(own_small, lambda value: value["score"].update(keyword_match=rule))

@@ -225,6 +225,7 @@ def test_one_checkpoint_without_references_or_keywords(own_small, without_figure
     assert not re.search(r"M_bin|keyword|Retrain|Base", words)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:Pydantic serializer"
 )  # the entries are empty: only their names count here

@@ -328,6 +328,7 @@ def call(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, ["study", "landscape", *arguments, *changes])
 
 
+@pytest.mark.slow
 def test_results_and_pictures_from_one_command(call, tmp_path):
     done = call("digits", "--json")
     assert done.exit_code == 0, done.output
