@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import math
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ NAMES_WEIGHTS = "transformers_weights"  # a key of config.json
 NAMES_TOKENIZERS = (
     "fast_tokenizer_files"  # a key of tokenizer_config.json: a file for each release of the library
 )
+# The start of the name of a weight of a layer: model.layers.0.
+LAYER = re.compile(r"((?:[a-z_0-9]+\.)*?(?:layers|h|blocks)\.)\d+\.")
 PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
 NO_ADAPTER = "is not an adapter that peft can merge into its base model"
 # The matrices with a row per token, as architectures name them; an adapter that added tokens holds them whole.
@@ -211,8 +214,13 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
         )
     _check_names_of_tokenizer(folder)
     unloadable = refusals_of_tokenizer(folder, "its tokenizer cannot be loaded", SAVE_TOKENIZER)
-    with limited_memory(folder), unloadable:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **TRUSTED)
+    try:
+        with limited_memory(folder), unloadable:
+            tokenizer = AutoTokenizer.from_pretrained(folder, **TRUSTED)
+    except BadFile:
+        if (folder / "config.json").is_file():
+            load_config(folder)  # which transformers reads, too: an error of it is told as such
+        raise
     with refusals_of_tokenizer(
         folder, "its tokenizer cannot encode and decode a text", SAVE_TOKENIZER
     ):
@@ -274,7 +282,33 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
             f"{lacking[0]}",
             "Save the whole model, under the names that transformers gives its weights.",
         )
+    if surplus := _left_out(model, loading["unexpected_keys"]):
+        raise BadFile(
+            folder,
+            f"its safetensors hold {len(surplus)} weights of layers that its config.json does not describe, the first "
+            f"{surplus[0]}",
+            "Write the config.json of these weights: without them another model answers.",
+        )
     return model.eval()
+
+
+def _left_out(model: PreTrainedModel, unexpected: Iterable[str]) -> list[str]:
+    """The weights of the model's own layers that it does not take, sorted; those of other parts, as of images, are no layers.
+
+    A buffer, such as the frequencies of positions, is computed and no weight.
+    """
+    starts = {f"{model.base_model_prefix}.layers.", "layers."}
+    for name in model.state_dict():
+        if layer := LAYER.match(name):
+            starts.add(layer[1])
+    left_out = []
+    for name in unexpected:
+        layer = LAYER.match(name)
+        module, _, kind = name.rpartition(".")
+        is_mask = module.endswith(("attn", "attention"))
+        if layer and layer[1] in starts and kind in ("weight", "bias") and not is_mask:
+            left_out.append(name)
+    return sorted(left_out)
 
 
 def second_copy(folder: Path, dtype: str) -> PreTrainedModel | None:

@@ -1,5 +1,7 @@
 """Model folders and hub names: what is loaded, from a hub's cache made here, and what is refused."""
 
+import json
+import re
 import shutil
 
 import huggingface_hub.constants
@@ -14,7 +16,7 @@ from lethe import config
 from lethe.errors import BadFile, BadInput
 from lethe.io.files import read_json
 from lethe.models import checkpoints, hub
-from tests.lethe.small_checkpoint import save_small_checkpoint
+from tests.lethe.small_checkpoint import save_small_checkpoint, small_model
 from tests.small import ROOT
 
 COMMITS = {"main": "a" * 40, "v2": "b" * 40}
@@ -119,6 +121,47 @@ def test_weights_that_are_not_there_are_refused_not_made_up(tiny, tmp_path, lost
     save_file(weights, place, metadata={"format": "pt"})
     with pytest.raises(BadFile, match="its safetensors lack"):
         checkpoints.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({}, "layers.1.extra_proj.weight"),
+        ({"num_hidden_layers": 1}, "layers.1.input_layernorm.weight"),
+        ({"num_hidden_layers": 0}, "layers.0.input_layernorm.weight"),
+    ],
+)
+def test_weights_of_a_layer_that_the_settings_leave_out_are_refused(tmp_path, changed, named):
+    checkpoints.save(tmp_path, *small_model(["Ada"], layers=2))
+    place = tmp_path / "model.safetensors"
+    weights = load_file(place)
+    if not changed:
+        weights["model.layers.1.extra_proj.weight"] = torch.ones(2)
+    save_file(weights, place, metadata={"format": "pt"})
+    settings_of_model = read_json(tmp_path / "config.json") | changed
+    (tmp_path / "config.json").write_text(json.dumps(settings_of_model))
+
+    with pytest.raises(BadFile, match=re.escape(named)):
+        checkpoints.load(tmp_path)
+
+
+def test_weights_beside_the_layers_are_no_fault(tiny, tmp_path):
+    checkpoints.save(tmp_path, *tiny)
+    place = tmp_path / "model.safetensors"
+    names = ("vision_tower.layers.0.q_proj.weight", "model.layers.0.self_attn.rotary_emb.inv_freq")
+    beside = {name: torch.ones(2) for name in names}
+    save_file(load_file(place) | beside, place, metadata={"format": "pt"})
+
+    assert checkpoints.load(tmp_path)[0].config.num_hidden_layers
+
+
+def test_settings_of_no_model_are_not_the_fault_of_the_tokenizer(tiny, tmp_path):
+    checkpoints.save(tmp_path, *tiny)
+    settings_of_model = read_json(tmp_path / "config.json") | {"hidden_size": "16"}
+    (tmp_path / "config.json").write_text(json.dumps(settings_of_model))
+
+    with pytest.raises(BadFile, match="causal language model"):
+        checkpoints.load_tokenizer(tmp_path)
 
 
 def test_a_library_that_a_checkpoint_needs_and_a_long_reason_are_told(tmp_path):
