@@ -517,6 +517,11 @@ class TokenAutomaton(Automaton):
             states = self.step(states, symbol)
         return states
 
+    def closed(self, place: int, at: int) -> int:
+        """The state of characters once open bytes are read as broken ones, from the state ``at``."""
+        text = self.spelling.flush(self.opens[place])
+        return int(self.after(np.array([at]), text)[0])
+
     def row(self, state: int) -> np.ndarray:
         if state not in self._rows:
             if len(self._rows) == self.most_rows:
@@ -534,8 +539,7 @@ class TokenAutomaton(Automaton):
     def _behind_open(self, state: int, place: int, at: int) -> np.ndarray:
         """(V,) the states after each token behind open bytes, which most tokens close as broken ones."""
         remainder = self.opens[place]
-        closed = self.after(np.array([at]), self.spelling.flush(remainder))
-        row = self.row(int(closed[0])).copy()
+        row = self.row(self.closed(place, at)).copy()
         row[self.spelling.skipped] = state
 
         # The others continue the open character.
@@ -569,8 +573,8 @@ class KeywordAutomaton(TokenAutomaton):
 
     def __init__(self, matcher: Matcher, tokens: TokenLetters):
         self.matcher = matcher
+        self._after_text: dict[str, np.ndarray] = {}  # by what broken bytes are read as
         super().__init__(tokens, len(matcher.steps), matcher.start)
-        self._end_states: dict[int, np.ndarray] = {0: np.arange(self.size)}  # by open bytes
         self._stride = max(1, int((self._runs() + tokens.allowed).max(initial=0)))
 
     def symbols_of(self, letters: np.ndarray) -> np.ndarray:
@@ -623,17 +627,22 @@ class KeywordAutomaton(TokenAutomaton):
             taken_up[first : first + 2] = character in wanted
         return taken_up
 
+    def closed(self, place: int, at: int) -> int:
+        return int(self._broken(place)[at])
+
+    def _broken(self, place: int) -> np.ndarray:
+        """(size,) the state of characters from each one, once open bytes are read as broken ones."""
+        # Hundreds of open bytes have one text, and a table of a text costs less than a search for each state.
+        text = self.spelling.flush(self.opens[place])
+        if text not in self._after_text:
+            self._after_text[text] = self.after(np.arange(self.size), text)
+        return self._after_text[text]
+
     def _ended(self, states: np.ndarray) -> np.ndarray:
         """The matcher's states if the answer ends here, after the open bytes are read as broken bytes."""
         places, at = np.divmod(states, self.size)
         used, which = np.unique(places, return_inverse=True)
-        # One table for all states, since each open character would otherwise need a search of its own.
-        table = np.empty((len(used), self.size), np.int64)
-        for row, place in enumerate(used.tolist()):
-            if place not in self._end_states:
-                broken = self.spelling.flush(self.opens[place])
-                self._end_states[place] = self.after(np.arange(self.size), broken)
-            table[row] = self._end_states[place]
+        table = np.stack([self._broken(place) for place in used.tolist()])
         return table[which.reshape(states.shape), at]
 
     def ends(self, states: np.ndarray) -> np.ndarray:
