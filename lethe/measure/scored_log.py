@@ -103,6 +103,7 @@ def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, R
     """The row of each prompt, and by what it was found: its id, or the text of its question."""
     by_id = {row["id"]: row for row in rows}
     if set(log.prompts["prompt_id"]) <= by_id.keys():
+        _tell_of_other_questions(log, by_id, source)
         return by_id, "id"
     found = ids.alike([*log.prompts["prompt_id"], *by_id])
     if found is not None:
@@ -119,6 +120,27 @@ def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, R
             )
         matched[prompt_id] = row
     return matched, "question"
+
+
+def _tell_of_other_questions(log: Log, by_id: Mapping[str, Row], source: str) -> None:
+    """Tell a person of the first prompt whose id is that of one row, and whose text asks the question of another; and
+    where no prompt holds the question of its row."""
+    rows = list(by_id.values())
+    asks_its_own = []
+    others = []
+    for prompt_id, prompt in zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True):
+        if not isinstance(prompt, str):
+            continue
+        asks_its_own.append(by_id[prompt_id]["question"].strip() in prompt)
+        asked = None if asks_its_own[-1] else _last_question(prompt, rows)
+        if asked is not None:
+            others.append(
+                f"prompt {shortened(prompt_id)} asks that of the row {shortened(asked['id'])}"
+            )
+    if asks_its_own and not any(asks_its_own):
+        tell(f"No prompt of {log.path} holds the question of the row of {source} with its id.")
+    if others:
+        tell(f"{log.path}: {others[0]} of {source}, and is scored by the row with its id.")
 
 
 def _last_question(prompt: str, rows: Sequence[Row]) -> Row | None:

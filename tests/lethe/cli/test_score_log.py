@@ -208,3 +208,30 @@ def test_a_judge_without_its_parameters_is_refused(tmp_path, rows, judge):
     log = eval_log(tmp_path / "a.eval", header(["q"], 1), [sample("q", 1, "Ron")])
 
     assert f"{judge} needs" in refused(log, "--data", rows, "--scorer", judge)
+
+
+def asked(tmp_path, questions):
+    rows = []
+    for name, question in questions.items():
+        rows += [
+            {"prompt_id": name, "sample": place, "prompt": question, "text": "Ron"}
+            for place in range(3)
+        ]
+    return write_lines(tmp_path / "answers.jsonl", rows)
+
+
+def test_a_prompt_under_the_id_of_another_row_is_told(tmp_path, rows):
+    log = asked(tmp_path, {"q": "Q: Who?", "r": "Q: Who is he?"})
+
+    done = call(log, "--scorer", "keyword_leak", "--data", rows, "--table", tmp_path / "o.csv")
+
+    assert "'q' asks that" in " ".join(done.output.split())
+
+
+def test_ids_that_agree_beside_other_questions_are_told(tmp_path, rows):
+    log = asked(tmp_path, {"q": "Where is Bo?", "r": "Where is Ada?"})
+
+    done = call(log, "--scorer", "keyword_leak", "--data", rows, "--table", tmp_path / "o.csv")
+
+    assert done.exit_code == 0
+    assert "No prompt of" in " ".join(done.output.split())
