@@ -17,24 +17,25 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 run: setup
 	$(BIN)/lethe run
 
-PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+# Three workers on two cores: many tests wait for processes and servers.
+PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Some six minutes on two idle cores. The checks of `make lint` take one core for a minute and run beside the tests; what they
 # print comes at the end. A shell lets a command in the background ignore Ctrl-C, hence the trap.
 test: setup
 	$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
 	trap "kill $$lint" INT TERM; \
-	$(PYTEST) -n 2 -m "not slow"; tests=$$?; \
+	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint; checks=$$?; cat .venv/lint.log; exit $$((tests > checks ? tests : checks))
 
-# The rest, some twenty-five minutes: what takes seconds, above all whole flows with their processes, workers, presets, studies, vLLM,
-# Chromium. Three workers on two cores, as many of these tests wait for processes that start or end.
+# The rest, some twenty-five minutes: laws that show over many draws, and whole flows with their processes, workers, presets,
+# studies, vLLM, Chromium.
 test-slow: setup
-	$(PYTEST) -n 3 -m slow
+	$(PYTEST) -m slow
 
 # The library alone, while one works on it.
 quick: setup
-	$(PYTEST) -n 2 -m "not slow" tests/lethe
+	$(PYTEST) -m "not slow" tests/lethe
 
 lint: setup
 	$(BIN)/ruff check .

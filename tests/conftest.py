@@ -57,7 +57,7 @@ SLOW_FIXTURES = {"prefect", "tab"}
 
 # A file with slow tests has one of these: the mark, or a fixture that is slow or has slow parameters.
 _FIXTURES = "(prefect|repository|small|tab|engine|tiny_engine)"
-OF_SLOW_FILES = re.compile(rf"pytest\.mark\.slow|\({_FIXTURES}[,)]|, {_FIXTURES}\)")
+OF_SLOW_FILES = re.compile(rf"pytest\.mark\.(slow|seconds)|\({_FIXTURES}[,)]|, {_FIXTURES}\)")
 
 
 def _may_be_slow(path: Path) -> bool:
@@ -73,13 +73,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a slow fixture is slow.
+    """What needs a slow fixture is slow, and what takes seconds.
 
     Files with slow tests come first, long files and whole pipelines next: otherwise one worker runs the longest file alone
     at the end.
     """
     for item in items:
-        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+        of_slow_fixture = SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
+        if of_slow_fixture or item.get_closest_marker("seconds"):
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     untold = sorted(path.name for path in slow if not _may_be_slow(path))

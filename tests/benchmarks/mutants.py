@@ -1,9 +1,9 @@
 """How many small faults in the core the tests notice: mutation testing by mutmut on a seeded sample.
 
 mutmut changes an operator, number, argument, condition or assignment of a function that has no decorator, runs the tests that
-call the function, and stops at the first that fails. Left out are tests marked slow, and mutants that change only strings,
-annotations, errors, log lines, assertions or the `strict` of a `zip`. ``TESTS`` are those of the core, of what stands on it
-and of the contracts, since mutmut runs all tests without a mutant first.
+call the function, and stops at the first that fails. Left out are mutants that change only strings, annotations, errors, log
+lines, assertions or the `strict` of a `zip`. ``TESTS`` are those of the core, of what stands on it and of the contracts:
+mutmut runs all tests without a mutant first. Of tests marked slow it runs those marked seconds.
 
 mutmut works in a copy of the checkout and keeps the results: a second call continues an interrupted one. After an edit it
 tries the mutants of the functions that changed and, where a test changed, the survivors.
@@ -45,7 +45,7 @@ SETTINGS = {
     "debug": "true",  # the log has what pytest prints
     "source_paths": "lethe",
     "only_mutate": "\n".join(f"lethe/{name}/*" for name in CORE),
-    "pytest_add_cli_args": "-p\nno:xdist\n-p\ntests.benchmarks.mutants\n--hypothesis-seed=0\n-m\nnot slow",
+    "pytest_add_cli_args": "-p\nno:xdist\n-p\ntests.benchmarks.mutants\n--hypothesis-seed=0\n-m\nnot slow or seconds",
     **{"timeout_constant": "10", "timeout_multiplier": "5", "use_git_change_detection": "false"},
 }
 

@@ -88,6 +88,7 @@ def test_the_start_of_an_answer_belongs_to_the_first(here, speaks, tmp_path, sta
         assert "At sea." not in text
 
 
+@pytest.mark.seconds
 def test_the_turns_of_a_real_model_do_not_depend_on_n(here, tmp_path):
     drawn = {}
     for n in (4, 8):

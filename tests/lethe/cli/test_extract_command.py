@@ -67,6 +67,7 @@ def by_hand(model, text, temperature, top_k):
     return chances
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("temperature", "top_k"), [(1.0, 0), (0.7, 3)])
 def test_p_z_is_the_product_written_by_hand(models, text, temperature, top_k):
     got = answer(models[0], "--temperature", str(temperature), "--top-k", str(top_k))["windows"]

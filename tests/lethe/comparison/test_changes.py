@@ -309,6 +309,7 @@ def test_draws_that_a_rule_could_stop_are_compared_by_anytime_ends_alone():
     assert found.question == "q0"
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("independent", [("npo",), ()])
 @pytest.mark.parametrize("p", [0.002, 0.5])
 def test_a_false_change_has_probability_at_most_alpha(p, independent):

@@ -104,6 +104,7 @@ def outcome(path, missing):
     return prompts, read.stated, read.understood, read.stopped
 
 
+@pytest.mark.seconds
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(table=tables(), missing=st.sampled_from([None, "worst", "drop"]))
 def test_a_table_read_by_block_is_the_table_read_whole(tmp_path, table, missing):

@@ -118,6 +118,7 @@ for rows in SIZES:
 """
 
 
+@pytest.mark.slow
 def test_under_the_kernels_of_all_machines_every_bit_is_that_of_the_whole_pass():
     environment = os.environ | VARIABLES | {"PYTHONPATH": str(ROOT)}
 

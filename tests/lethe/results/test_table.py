@@ -477,6 +477,7 @@ def test_a_headline_has_few_names_each_with_a_value(values):
     assert shown[len(shown) - len(utility) :] == utility
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("group", [group for group in HEADLINES if group != "labelled"])
 def test_the_table_of_dvc_fits_120_columns(tmp_path, group):
     """With the longest name of the demonstration, of which nobody labelled an answer, and the longest numbers."""

@@ -187,6 +187,7 @@ def test_answers_of_single_rows_have_the_law_of_whole_passes(rwkv):
         assert abs(share - chances[token].item()) < 5 * np.sqrt(0.25 / len(followed))
 
 
+@pytest.mark.seconds
 def test_the_record_beside_the_answers_names_the_engine_its_difference_and_those_refused(
     hybrid, tmp_path
 ):

@@ -79,6 +79,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_temperature_that_changes_half_way_is_found(change):
     before, after = CHANGES[change]

@@ -216,6 +216,7 @@ def twelve(asked, generator):
     return generator.choices(list(WORDS), list(WORDS.values()), k=limit), limit < 12
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("fault", "passed"), [(stored(20), False), (None, True)])
 def test_a_server_that_draws_from_a_store_of_answers_repeats_more_than_it_states(
     tmp_path, fault, passed
@@ -275,6 +276,7 @@ def test_the_most_tokens_of_a_request():
     assert (short.most(), long.most()) == (10 + 8 + 10, 30 + 16 + 5)
 
 
+@pytest.mark.seconds
 def test_a_seed_for_each_answer_redraws_it(tmp_path):
     texts = []
     for place, seed in [("a", 1), ("b", 1), ("c", 2)]:
@@ -568,6 +570,7 @@ list(EndpointEngine(endpoint, Path(sys.argv[2]), True).answer(prompts, Settings(
 """
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     "moment", np.random.default_rng(4).integers(PROBES, PROBES + 130, 3).tolist()
 )
@@ -660,6 +663,7 @@ def test_files_of_answers_that_carry_no_claim_bring_none_to_other_commands(tmp_p
         labelled.worst()
 
 
+@pytest.mark.seconds
 def test_a_gate_on_a_server_that_repeats_stored_answers_is_closed(tmp_path, monkeypatch):
     (tmp_path / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     monkeypatch.chdir(tmp_path)
@@ -759,6 +763,7 @@ def test_a_cut_that_the_answers_have_must_be_obeyed(tmp_path, draw, law, passed)
     assert [found[name] for name in cuts] == [passed] * len(law)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("chat", [True, False])
 @pytest.mark.parametrize("place", ["reply", "choice"])
 def test_a_text_beside_an_error_is_no_answer(tmp_path, chat, place):
@@ -929,6 +934,7 @@ def test_thinking_that_the_prompt_opens_and_nothing_closes_is_no_answer():
     assert 0.2 < found.metrics.loc["m", "unclosed"] < 0.5
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("prompt", ["chat", "Q: {question} A:"])
 def test_a_server_is_asked_after_its_own_answer(tmp_path, prompt):
     rows = [{**ROWS[0], "followups": ["Sure?"]}, ROWS[1]]
@@ -996,6 +1002,7 @@ def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_wei
     assert not list(Path(".lethe").rglob("*.jsonl"))  # the answers are in the artifact now
 
 
+@pytest.mark.seconds
 def test_a_comparison_names_the_servers(tmp_path):
     with FaultServer() as server:
         for name in ("first", "second"):

@@ -59,12 +59,14 @@ def law(folder, **way):
     }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("way", WAYS)
 def test_whole_answers_have_their_exact_probabilities(tiny_engine, way, tiny_model):
     cuts = {name.replace("adaptive_", ""): value for name, value in WAYS[way].items()}
     assert chi_square_p_value(drawn(tiny_engine, **WAYS[way]), law(tiny_model, **cuts)) > 1e-3
 
 
+@pytest.mark.seconds
 def test_an_adaptive_temperature_that_is_off_or_late_is_noticed(tiny_engine, tiny_model):
     """The chi-square test above has power: the neighbouring definitions fail it."""
     answers = drawn(tiny_engine, adaptive_threshold=0.55)
@@ -500,6 +502,7 @@ def test_a_larger_budget_never_draws_less_and_the_pilot_leaves_the_answers_alone
     assert list(engine.answer(PROMPTS, HOW)) == before
 
 
+@pytest.mark.seconds
 @cases
 def test_a_pilot_chooses_the_engine_of_a_long_evaluation_and_a_resumed_one_keeps_it(
     monkeypatch, tiny_model, tmp_path, capfd, here, vllm, chosen

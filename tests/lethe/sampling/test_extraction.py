@@ -153,6 +153,7 @@ def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, sett
         assert expected - 1e-12 <= more.upper_certain <= ends.upper_certain + 1e-12
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("pieces", BY)
 def test_sampled_ends_miss_with_at_most_alpha(pieces):
     predictor = ToyPredictor(VOCABULARY, seed=3)

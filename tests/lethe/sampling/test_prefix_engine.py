@@ -243,6 +243,7 @@ def build(family: str, folder, **changes):
     return folder
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("family", FAMILIES)
 def test_any_causal_model_with_a_key_value_cache(family, tmp_path):
     """Learned, rotary and ALiBi positions, grouped heads, sliding windows: the twin knows none of them."""

@@ -263,6 +263,7 @@ def asked_or_refused(name, row):
     return []
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("name", packaged())
 @given(row=st.builds(dict, question=odd, answer=odd | spoken, keywords=st.lists(odd | spoken)))
 def test_no_packaged_language_tells_the_answer_of_a_row(name, row):

@@ -43,6 +43,7 @@ def test_a_statistic_that_never_varies_has_no_weight():
     assert discriminant.weights[spread] == pytest.approx(0)
 
 
+@pytest.mark.seconds
 def test_a_twin_test_by_a_learned_score_keeps_its_level_on_models_that_cannot_know():
     """The discriminant is learned anew in each run: whatever it learned, the draw of the true candidate is not in it."""
     rng = np.random.default_rng(1)

@@ -5,6 +5,7 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
+import pytest
 import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -177,6 +178,7 @@ def automaton_of(keywords, match, letters):
     return KeywordAutomaton(build_matcher(keywords, match), letters)
 
 
+@pytest.mark.seconds
 @given(case=answers_in_typography(), match=st.sampled_from(["word", "substring"]))
 @settings(max_examples=500, deadline=None)
 def test_scorer_and_automaton_and_reference_agree_on_every_typography(case, match):

@@ -69,6 +69,7 @@ def test_without_retrain_scores_prove_no_leak():
     assert log_e_scores_leak(ScoreCounts.of(np.ones(500)), [], 0.1) == -math.inf
 
 
+@pytest.mark.seconds
 def test_evidence_at_the_edge_is_rarely_false_however_often_anybody_looks():
     """Means exactly the tolerance apart, four looks of 32 answers."""
     rng = np.random.default_rng(110)

@@ -73,6 +73,7 @@ def drawings() -> Iterator[Drawing]:
         yield Drawing(QuestionLaw(kind, mean), answers, side)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
 def test_an_end_misses_at_most_at_alpha_under_the_worst_law(alpha):
     """The law that misses most often in a search is drawn again."""
@@ -158,6 +159,7 @@ def test_a_missing_answer_of_either_side_widens_the_difference():
     assert gap.high > found.high
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
 @pytest.mark.parametrize(
     ("rise", "fall", "share"), [(0.01, 0.5, 0.1), (0.05, 0.5, 0.1), (0.5, 0.5, 0.5)]
@@ -241,6 +243,7 @@ def sides_of(*scores_of_sides):
     return sides
 
 
+@pytest.mark.seconds
 def test_redraws_of_one_log_have_false_pairs_at_most_at_alpha():
     rng = np.random.default_rng(3)
     alpha = 0.1

@@ -88,6 +88,7 @@ def test_the_verdicts_of_labelled_draws_are_tested_as_by_all_choices():
         assert math.isclose(blind_p_value(seen, labelled, verdicts, n), expected, abs_tol=1e-12)
 
 
+@pytest.mark.seconds
 def test_choices_without_sight_of_the_verdicts_are_refused_no_more_often_than_it_says():
     rng = np.random.default_rng(43)
     labelled = np.full(20, 10)

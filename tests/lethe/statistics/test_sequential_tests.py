@@ -204,6 +204,7 @@ def greedy_stop(values, mean):
     return int(np.argmax(log_capital)) + 1
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("mean", [0.02, 0.2, 0.6])
 @pytest.mark.parametrize("graded", [False, True])
 def test_coverage_under_a_rule_that_stops_where_the_bound_is_lowest(mean, graded):
@@ -266,6 +267,7 @@ def stopped_greedily(rng, mean, looks):
     return values[: greedy_stop(values, mean)]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("stopped", [(True, True), (True, False), (False, True)])
 def test_the_interval_covers_and_null_data_show_no_difference(stopped):
     rng = np.random.default_rng(sum(stopped) + stopped[0])

@@ -202,6 +202,7 @@ def test_tau_and_p_are_scipys():
     assert found.p_rises == pytest.approx(known.pvalue, abs=0.02)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("ties", [False, True])
 def test_a_true_null_is_rejected_at_most_as_often_as_said(ties):
     rng = np.random.default_rng(2)
@@ -371,6 +372,7 @@ class Trial:
         return cls(u**2 / 2, v**2 * 0.7, v**2 / 2)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("draws", ["apart", "pairs"])
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
@@ -403,6 +405,7 @@ def planned_answers():
     return answers_to_see(0.1, 0.2, power=0.8, alpha=0.05, prompts=1, apart=True)
 
 
+@pytest.mark.seconds
 def test_planned_answers_have_the_planned_power():
     rng = np.random.default_rng(12)
     n = planned_answers()

@@ -265,6 +265,7 @@ def test_cut_answers_beside_shared_random_numbers_are_bounded_without_chance():
     assert shared.in_the_way.excess > 0.4
 
 
+@pytest.mark.seconds
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.booleans())
 def test_answers_without_a_judgement_never_earn_a_word(seed, beside):
@@ -535,6 +536,7 @@ def graded(means, n=600):
 GRADED = {"alpha": 0.05, "tau": 0.1, "graded": True}
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("more", "word"), [(0.0, "forgot"), (0.25, "leaks"), (0.1, "open")])
 def test_graded_scores_are_compared_by_their_capital(more, word):
     means = np.array([0.2, 0.3])

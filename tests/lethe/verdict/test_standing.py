@@ -149,6 +149,7 @@ def test_shared_random_numbers_take_nothing_from_a_model_without_retrain():
     assert (found.word, found.anytime) == ("forgot", True)
 
 
+@pytest.mark.seconds
 def test_cut_answers_of_all_that_were_drawn_count():
     counted = beside("a", 0, 4000, 0, 4000)
 

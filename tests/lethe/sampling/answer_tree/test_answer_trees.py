@@ -102,6 +102,7 @@ def test_a_pass_asks_for_the_logits_of_its_last_tokens_alone(tiny_model):
     assert asked["logits_to_keep"] == 3
 
 
+@pytest.mark.seconds
 def test_the_allowance_covers_the_error_on_answers_that_it_did_not_see(real, monkeypatch):
     monkeypatch.setattr(answer_predictor, "LEAST_ALLOWANCE", 0.0)
     prompts = [np.array(PROMPT * 9), np.array(PROMPT[:1])]  # longer than the spare room of a buffer
@@ -164,6 +165,7 @@ def true_leak(predictor: ToyPredictor, question: TreeQuestion) -> float:
     return sum(chance for answer, chance in answers.items() if "abc" in decode([answer])[0])
 
 
+@pytest.mark.seconds
 def test_intervals_of_many_models_hold_the_truth():
     """Certain ends always, sampled ones but for alpha; 30 models of three questions each."""
     misses = Counter()

@@ -73,6 +73,7 @@ def token_lists(tokenizer, keywords):
     )
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("match", ["word", "substring"])
 @pytest.mark.parametrize("kind", SPELLED)
 @given(data=st.data())
@@ -91,6 +92,7 @@ def test_what_the_automaton_decides_the_scorer_decides(kind, match, data):
         assert automaton.blank(state)[0] == (normalise(text) == "")
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("match", ["word", "substring"])
 @given(data=st.data())
 @settings(max_examples=200)
@@ -105,6 +107,7 @@ def test_a_leak_that_is_settled_stays_one_whatever_follows(match, data):
         assert occurs(text, keywords, match)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("keywords", [("ron weasley",), ("engraver", "café"), ("on ron",)])
 @given(data=st.data())
 @settings(max_examples=150)
@@ -190,6 +193,7 @@ def test_no_later_part_of_a_character_starts_a_segment():
     assert not any(map(starts_segment, parts))
 
 
+@pytest.mark.seconds
 def test_normalising_by_character_is_normalising():
     for character in SCALARS:
         if starts_segment(character):

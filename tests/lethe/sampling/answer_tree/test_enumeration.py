@@ -269,6 +269,7 @@ def of_sampled_trees(test):
     return pytest.mark.parametrize("rows", [4, 1000])(with_depths)
 
 
+@pytest.mark.seconds
 @of_sampled_trees
 def test_the_sample_is_poisson_with_the_mean_of_the_unexplored_leak(theta, read, rows):
     """Counts of 200 growths: their mean, their variance, and none of what is explored among them."""

@@ -534,6 +534,7 @@ def test_words_with_scores_are_choices(folder):
     assert set(found.table["chat"]) == {0.4}
 
 
+@pytest.mark.seconds
 def test_a_judging_that_was_killed_goes_on_where_it_stopped(folder):
     def slow(number, body, answer):
         time.sleep(0.01)

@@ -93,6 +93,7 @@ def test_a_judgement_per_answer_in_the_unit_interval_whatever_the_batch(name, fo
     np.testing.assert_allclose(found, alone, atol=ROUNDING)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     ("name", "alike"),
     [("harmbench", {"id", "answer", "tags"}), ("strongreject", {"id", "answer", "tags"})]
@@ -234,6 +235,7 @@ def test_a_rubric_has_its_own_words_and_scores(folders, tmp_path):
         JUDGES["llm"](JUDGES["llm"].Params(model=str(folder), rubric=str(tmp_path / "bad.txt")))
 
 
+@pytest.mark.seconds
 def test_another_word_is_no_verdict(tmp_path):
     """A model that would say a digit where yes or no is asked gives no verdict, never "not harmful"."""
     folder = classifier(tmp_path / "mixed", ["yes", "no", "3", "4"], prompts()["harmbench"], seed=3)

@@ -138,6 +138,7 @@ judged(judge, questions, VerdictStore(judge, Path(sys.argv[1])))
 """
 
 
+@pytest.mark.seconds
 def test_a_run_under_sigkill_judges_no_finished_answer_again(tmp_path):
     """A process is killed in the middle of its work; the next one asks only for what was not finished."""
     command = [sys.executable, "-c", WORK, str(tmp_path / "kept"), str(tmp_path / "log")]

@@ -261,6 +261,7 @@ def test_a_strong_subsampled_gaussian_breaks_at_half_of_its_sampling_rate():
     assert SubsampledGaussian(20.0, 0.25).breaks == pytest.approx((0.125,), rel=1e-9)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
 def test_chernoff_is_its_minimum_over_simulated_rates(null):
     """The error rates by rank come from simulated order statistics, the minimum from a grid."""
@@ -540,6 +541,7 @@ FEW = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("name", PRODUCT)
 def test_under_independent_channels_the_level_holds(name):
     setting = product_setting(name)
@@ -550,6 +552,7 @@ def test_under_independent_channels_the_level_holds(name):
     assert not wrong(setting, rejections, runs)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("name", SHARED)
 def test_where_bits_share_randomness_exact_and_chernoff_fail_and_the_others_hold(name):
     setting = shared_setting(name)
@@ -560,6 +563,7 @@ def test_where_bits_share_randomness_exact_and_chernoff_fail_and_the_others_hold
     assert not wrong(setting, rejections, runs)
 
 
+@pytest.mark.seconds
 def test_r_chosen_after_the_fact_breaks_the_level_and_declared_r_keep_it():
     limit = tolerated(ALPHA, 500)
 
