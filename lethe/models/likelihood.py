@@ -195,10 +195,12 @@ def _batch(
     import torch
 
     batch = collate(examples, padding, model.device)
+    logits = _logits(model, batch)
     with torch.inference_mode():
-        for row, labels in zip(_logits_of_rows(model, batch), batch.labels, strict=True):
-            ids = labels[labels != IGNORED]
-            log_p = row.float().log_softmax(-1)
+        for row, labels in zip(logits, batch.labels, strict=True):
+            places = (labels != IGNORED).nonzero()[:, 0]
+            ids = labels[places]
+            log_p = row[places - 1].float().log_softmax(-1)
             p = log_p.exp()
             expected = (p * log_p).sum(-1)
             variance = (p * log_p.square()).sum(-1) - expected.square()
@@ -209,18 +211,6 @@ def _batch(
                 np.sqrt(variance.clamp_min(0).double().cpu().numpy()),
                 (log_p.argmax(-1) == ids).cpu().numpy(),
             )
-
-
-def _logits_of_rows(model: PreTrainedModel, batch: TokenBatch) -> Sequence[torch.Tensor]:
-    """(T, V) for each row: the logits that predict its T answer tokens."""
-    from lethe.models.answer_rows import answer_logits
-
-    on_answer = batch.labels != IGNORED
-    if not on_answer[:, 0].any():
-        return answer_logits(model, batch).split(on_answer.sum(-1).tolist())
-    # Without a prompt nothing predicts the first token: what stands at the end of the row is read in its place.
-    whole = _logits(model, batch)
-    return [row[places.nonzero()[:, 0] - 1] for row, places in zip(whole, on_answer, strict=True)]
 
 
 def _logits(model: PreTrainedModel, batch: TokenBatch) -> torch.Tensor:

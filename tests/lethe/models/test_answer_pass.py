@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.instruction_set import VARIABLES
-from lethe.models.answer_pass import AnswerForward, answer_forward
-from lethe.models.answer_rows import ROWS_OF_A_KERNEL, Rows, answer_logits
-from lethe.models.encoding import IGNORED, Example, collate
-from lethe.models.likelihood import answer_tokens, forward
+from lethe.models.answer_pass import ROWS_OF_A_KERNEL, AnswerForward, Rows, answer_forward
+from lethe.models.encoding import Example, collate
+from lethe.models.likelihood import forward
 from tests.lethe.small_checkpoint import small_model
 from tests.small import ROOT
 
@@ -65,25 +64,6 @@ def test_likelihoods_and_entropy_are_those_of_the_whole_pass(model, rows):
 
 
 @pytest.mark.parametrize("rows", SIZES)
-def test_logits_of_the_answers_are_those_of_the_whole_pass(model, rows):
-    batch = collate(examples_of(rows, rows), 0)
-
-    whole = forward(model, batch)
-    found = answer_logits(model, batch)
-
-    torch.testing.assert_close(found, whole.logits[whole.labels != IGNORED])
-
-
-@pytest.mark.parametrize("answers", [[(5, 6)], [(5,), (6, 7, 8)]])
-def test_a_row_without_a_prompt_has_a_value_for_each_token(model, answers):
-    rows = [Example((), answer) for answer in answers]
-
-    found = answer_tokens(model, rows, 0)
-
-    assert [len(row.log_probs) for row in found] == list(map(len, answers))
-
-
-@pytest.mark.parametrize("rows", SIZES)
 def test_every_weight_has_the_gradient_of_the_whole_pass(model, rows):
     batch = collate(examples_of(rows, rows), 0)
 
@@ -97,8 +77,7 @@ def test_every_weight_has_the_gradient_of_the_whole_pass(model, rows):
 BITS = """
 from lethe.models import checkpoints
 from lethe.models.answer_pass import answer_forward
-from lethe.models.answer_rows import answer_logits
-from lethe.models.encoding import IGNORED, collate
+from lethe.models.encoding import collate
 from lethe.models.likelihood import forward
 from tests.lethe.models.test_answer_pass import SIZES, examples_of, gradients, known_model
 
@@ -107,10 +86,7 @@ model.train()
 for rows in SIZES:
     for seed in range(12):
         batch = collate(examples_of(rows, seed), 0)
-        out = forward(model, batch)
-        if not answer_logits(model, batch).equal(out.logits[out.labels != IGNORED]):
-            print(rows, seed, "logits")
-        whole = gradients(model, out)
+        whole = gradients(model, forward(model, batch))
         found = gradients(model, answer_forward(model, batch))
         for name, gradient in whole.items():
             if not found[name].equal(gradient):
@@ -168,12 +144,9 @@ def test_a_model_that_is_not_known_is_read_as_a_whole(model, change):
     batch = collate(examples_of(3, 0), 0)
 
     found = answer_forward(model, batch)
-    logits = answer_logits(model, batch)
 
-    whole = forward(model, batch)
     assert not isinstance(found, AnswerForward)
-    assert found.token_log_probs.equal(whole.token_log_probs)
-    assert logits.equal(whole.logits[whole.labels != IGNORED])
+    assert found.token_log_probs.equal(forward(model, batch).token_log_probs)
 
 
 def test_a_batch_in_bfloat16_is_read_as_a_whole(model):
