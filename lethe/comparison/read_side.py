@@ -21,13 +21,15 @@ from lethe.comparison.run_params import (
 )
 from lethe.comparison.sides import ALIASES, FREE, SETTINGS, QuestionScores, Scored, Side
 from lethe.errors import BadFile, BadValue
+from lethe.io import csv_form
 from lethe.io.artifacts import GREEDY, Row, first_rows, read_split, record_of_draws
 from lethe.io.facts import LeakIs
 from lethe.io.files import Json, read_artifact
-from lethe.io.judged_answers import judges_of
+from lethe.io.ids import as_texts
 from lethe.io.logs import is_log
 from lethe.io.logs._log import EARLY
-from lethe.io.tables import JUDGE, read_table
+from lethe.io.packed import suffix_of
+from lethe.io.tables import JUDGE, checked_form, read_table
 from lethe.measure.order import refuted_by_order
 from lethe.measure.score_files import ReadScores, could_stop, read_any_scores, read_scores
 from lethe.measure.scores import PromptScores
@@ -181,7 +183,7 @@ def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
     sampling = {ALIASES.get(key, key): value for key, value in read.stated.facts.sampling.items()}
     # A seed in a column says nothing of how the draws of two tables depend on each other.
     law = {key: value for key, value in sampling.items() if key not in FREE}
-    judges = judges_of(path)
+    judges = _judges(path)
     return Side(
         name=str(path),
         kind="table",
@@ -192,6 +194,16 @@ def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
         refused=tuple(refusals(known)),
         stated=read.stated,
     )
+
+
+def _judges(path: Path) -> tuple[str, ...]:
+    """The judges that a table of scores names in its column `judge`, sorted; empty where it has none."""
+    if suffix_of(path) in csv_form.SUFFIXES and JUDGE not in checked_form(path).header:
+        return ()  # most tables, which need not be read again
+    table = read_table(path, text=[JUDGE])
+    if JUDGE not in table:
+        return ()
+    return tuple(sorted(as_texts(table[JUDGE].dropna()).unique().tolist()))
 
 
 def _known(read: ReadScores, stopped: bool) -> Source:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue
-from lethe.io import csv_form
 from lethe.io.column_names import OF_TEXTS, columns_of
 from lethe.io.copies import TEXTS, copied, copies, judged_twice
 from lethe.io.files import Json
 from lethe.io.ids import PROMPT, as_texts
-from lethe.io.packed import suffix_of
-from lethe.io.tables import JUDGE, checked_form, file_line, numeric_column, read_table
+from lethe.io.tables import JUDGE, file_line, numeric_column, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,16 +90,6 @@ def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
         problem = f"has verdicts of {len(names)} judges ({JUDGE}: {', '.join(names[:3])})"
         raise BadFile(path, problem, "Keep one judge.")
     return next(iter(names), None)
-
-
-def judges_of(path: Path) -> tuple[str, ...]:
-    """The judges that a table of scores names in its column `judge`, sorted; empty where it has none."""
-    if suffix_of(path) in csv_form.SUFFIXES and JUDGE not in checked_form(path).header:
-        return ()  # most tables, which need not be read again
-    table = read_table(path, text=[JUDGE])
-    if JUDGE not in table:
-        return ()
-    return tuple(sorted(as_texts(table[JUDGE].dropna()).unique().tolist()))
 
 
 class LabelledAnswer(NamedTuple):

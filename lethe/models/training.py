@@ -26,6 +26,7 @@ from lethe.io.files import atomic_file
 from lethe.models import checkpoints
 from lethe.models.checkpoints import StepRecord
 from lethe.models.encoding import HARMBENCH, Encoder, collate, harmbench_row
+from lethe.models.likelihood import forward
 from lethe.progress import progress
 
 if TYPE_CHECKING:
@@ -461,8 +462,6 @@ def learn(
     """
     import torch
 
-    from lethe.models.answer_pass import answer_forward
-
     torch.manual_seed(seed)
     if recipe.start_from:
         model, tokenizer = checkpoints.load(recipe.start_from, "float32")
@@ -485,7 +484,7 @@ def learn(
         tokens = sum(examples[row].counted for row in picks)
         for part in team.share(np.array_split(picks, n_parts)):
             of_part = [examples[row] for row in part]
-            out = answer_forward(model, collate(of_part, padding, model.device))
+            out = forward(model, collate(of_part, padding, model.device))
             tokens_of_part = sum(example.counted for example in of_part)
             yield {"loss": out.nll * (tokens_of_part / tokens)}
 

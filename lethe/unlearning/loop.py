@@ -22,7 +22,6 @@ import torch
 from lethe.config.schema import Entropy, Positions, UnlearnRecipe
 from lethe.identity import digest, module_of
 from lethe.io.artifacts import Row
-from lethe.models.answer_pass import answer_forward
 from lethe.models.checkpoints import StepRecord, cache_name
 from lethe.models.encoding import Example, collate
 from lethe.models.likelihood import forward
@@ -387,7 +386,7 @@ def reference_log_probs(
     with torch.no_grad():
         for group in in_groups(examples, size):
             batch = collate(group, padding, model.device)
-            log_probs.append(answer_forward(model, batch).log_probs)
+            log_probs.append(forward(model, batch).log_probs)
     return torch.cat(log_probs)
 
 
@@ -406,11 +405,8 @@ class ModelBefore:
         self.size = recipe.forget_batch
         self.padding = padding
         self.scored = method.needs.reference_log_probs
-        entropy = method.params.entropy
         self.before: protocol.Frozen | protocol.Values | None = None
         kl = method.uses_retain and method.params.retain_loss == "kl"
-        everywhere = entropy is not None and entropy.positions == "all"
-        self.answers_alone = not (method.needs.logits or kl or everywhere)
         if method.needs.reference_model or kl:
             if recipe.reference == "cached":
                 groups = in_groups(examples, self.size)
@@ -434,7 +430,6 @@ class ModelBefore:
             scores,
             second,
             whole,
-            self.answers_alone,
         )
 
 

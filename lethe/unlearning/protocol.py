@@ -48,14 +48,12 @@ class Needs:
     ``reference_log_probs``: S_ref of every answer, computed once (`Rows.reference_log_probs`). ``reference_model``: the
     whole model before unlearning, frozen, in evaluation mode (`Rows.reference`, `Rows.reference_hidden`); a KL retain loss
     gets it without this flag. ``second_answers``: `Method.second_answers` returns texts for each forget row, and each step
-    draws one of them (`Rows.second`). ``logits``: `Forward.logits`; without them `Rows.forward` has likelihoods and entropies
-    of the answers alone, and a step takes half the time.
+    draws one of them (`Rows.second`).
     """
 
     reference_log_probs: bool = False
     reference_model: bool = False
     second_answers: bool = False
-    logits: bool = True
 
 
 Mean = Literal["rows", "tokens"]
@@ -145,8 +143,7 @@ class Values:
 class StepRows:
     """Rows of one step; each pass is computed at its first use. ``batch`` holds the encoded rows. The passes of the model
     ``before`` unlearning, ``reference_log_probs`` (B,) and ``second``, the same questions with the drawn second answers, are
-    there if `Needs` requests them. ``whole`` has the counts of all rows of the step, if these rows are a part of them. With
-    ``answers_alone`` the model's pass has no logits."""
+    there if `Needs` requests them. ``whole`` has the counts of all rows of the step, if these rows are a part of them."""
 
     def __init__(
         self,
@@ -156,11 +153,9 @@ class StepRows:
         reference_log_probs: torch.Tensor | None = None,
         second: StepRows | None = None,
         whole: TokenCounts | None = None,
-        answers_alone: bool = False,
     ):
         self.model = model
         self.batch = batch
-        self.answers_alone = answers_alone
         self.counts = TokenCounts(tuple((batch.labels[:, 1:] != IGNORED).sum(-1).tolist()))
         self.whole = whole or self.counts
         self._model_before = before
@@ -171,11 +166,7 @@ class StepRows:
     @cached_property
     def forward(self) -> Forward:
         """The model's pass, with a gradient: logits, labels, log-probabilities, NLL, entropy."""
-        if not self.answers_alone:
-            return forward(self.model, self.batch)
-        from lethe.models.answer_pass import answer_forward
-
-        return answer_forward(self.model, self.batch)
+        return forward(self.model, self.batch)
 
     @cached_property
     def reference(self) -> Forward:

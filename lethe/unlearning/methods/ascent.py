@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal
 from lethe.unlearning.protocol import (
     Method,
     MethodParams,
-    Needs,
     Positive,
     StepRows,
     Weight,
@@ -59,7 +58,6 @@ class SatImpParams(MethodParams):
 class GradAscent(Method[MethodParams]):
     """F = -NLL, the token mean."""
 
-    needs = Needs(logits=False)
     forget_mean = "tokens"
 
     def forget_loss(self, rows: StepRows) -> torch.Tensor:

@@ -23,7 +23,7 @@ class Params(MethodParams):
 class Method(protocol.Method[Params], params=Params):
     """F = -(2/beta) log sigmoid(-beta (S - S_ref)), the mean over answers."""
 
-    needs = Needs(reference_log_probs=True, logits=False)
+    needs = Needs(reference_log_probs=True)
 
     def forget_loss(self, rows: StepRows) -> torch.Tensor:
         return preference(rows.reference_log_probs - rows.forward.log_probs, self.params.beta)

@@ -127,27 +127,6 @@ def test_the_entropy_terms_have_their_signs_and_their_ramp(tiny):
     assert history[-1]["entropy_forget"] < first["entropy_forget"]
 
 
-@pytest.mark.parametrize(
-    ("loss", "params", "alone"),
-    [
-        ("npo", {}, True),
-        ("grad_ascent", {}, True),
-        ("npo", {"entropy": {"forget": 1.0, "retain": -0.1, "ramp": 0.0}}, True),
-        ("npo", {"entropy": {"forget": 1, "retain": 0, "ramp": 0, "positions": "all"}}, False),
-        ("kl", {}, False),
-        ("wga", {}, False),
-    ],
-)
-def test_a_step_is_read_at_the_answers_alone_where_nothing_else_counts(tiny, loss, params, alone):
-    entry = {"loss": loss, "lr": 5e-3, "epochs": 3, "retain_weight": 1.0}
-    entry |= PARAMS_OF_METHOD.get(loss, {}) | params
-    method = METHODS[loss](METHODS[loss].Params.model_validate(entry))
-
-    before = loop.ModelBefore(tiny[0], method, RECIPE, 0, rows_of(tiny[1]))
-
-    assert before.rows(rows_of(tiny[1])).answers_alone == alone
-
-
 def test_the_frozen_model_is_the_one_before_the_first_step(tiny):
     """At the first step KL is 0 and then no longer, so that the reference does not move with the model."""
     _, history = unlearned(tiny, "kl")
