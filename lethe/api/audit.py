@@ -30,7 +30,7 @@ from lethe.io.records import (
     check_equally_often,
     check_no_block_twice,
     check_same_run,
-    read_record_losses,
+    read_losses,
 )
 from lethe.results import views
 from lethe.results.table import Result, Rows
@@ -398,7 +398,7 @@ def _losses(side: Place | ArrayLike) -> RecordLosses:
     """The losses of one side, from a file or as an array (records,)."""
     path = _place_of(side)
     if isinstance(side, (str, os.PathLike)):
-        read = read_record_losses(path)
+        read = read_losses(path)
     else:
         read = RecordLosses(np.asarray(side, dtype=np.float64), lines_before=0)
     check_equally_often(path, read.values.tolist())

@@ -59,12 +59,7 @@ class RecordLosses:
     lines_before: int | None = None
 
 
-def read_losses(path: Path) -> np.ndarray:
-    """Read the (n,) losses of a file as `read_record_losses` does."""
-    return read_record_losses(path).values
-
-
-def read_record_losses(path: Path) -> RecordLosses:
+def read_losses(path: Path) -> RecordLosses:
     """Read finite losses from a table with a column ``loss``, or from a plain file with one number per line."""
     run_of_column: dict[str, str] = {}
     suffix = suffix_of(path)

@@ -60,7 +60,7 @@ def test_any_finite_losses_survive_each_form(tmp_path, losses):
     forms["d.jsonl"] = "\n".join(json.dumps({"loss": loss}) for loss in losses)
     for name, text in forms.items():
         (tmp_path / name).write_text(text)
-        assert read_losses(tmp_path / name).tolist() == losses
+        assert read_losses(tmp_path / name).values.tolist() == losses
 
 
 @cases
