@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Number
@@ -55,7 +56,7 @@ def numbers_of(column: pd.Series, words: bool = True) -> NumberColumn:
     Raises
     ------
     NoNumber
-        At the first cell that is no number, or is one in another form than the cells before it.
+        At the first cell that is no number, or at the first one of the rarest form; of equally rare ones, of the later.
 
     >>> import pandas as pd
     >>> numbers_of(pd.Series(["3%", "40 %", ""])).values.tolist()
@@ -97,7 +98,7 @@ def number_of_cell(value: object) -> float | None:
 def _cell_by_cell(column: pd.Series, words: bool) -> NumberColumn:
     """As `numbers_of`, of a column that pandas cannot read; equal texts are read once."""
     known: dict[str, _Cell] = {}
-    form = ""
+    places_of_form: dict[str, list[int]] = {}
     word = "1"
     place_of_one: int | None = None
     values = np.empty(len(column))
@@ -114,13 +115,28 @@ def _cell_by_cell(column: pd.Series, words: bool) -> NumberColumn:
             continue
         if cell.form == "words" and cell.value == 1:
             word = str(value).strip().lower()
-        if form and cell.form not in ("", form):
-            reason = f"{_SAID[cell.form]}, but the cells before have {_SAID[form]}"
-            raise NoNumber(place, value, reason)
-        form = form or cell.form
+        if cell.form:
+            places_of_form.setdefault(cell.form, []).append(place)
+    form = _only_form(column, places_of_form)
     if form == "percent" and place_of_one is not None:
         raise NoNumber(place_of_one, 1, "which may be 1% or 100% beside percent signs")
     return NumberColumn(values, form or "plain", word)
+
+
+def _only_form(column: pd.Series, places_of_form: Mapping[str, Sequence[int]]) -> str:
+    """The one form of a column's cells, empty where no cell has one; `NoNumber` at the odd one out if there are several."""
+    if len(places_of_form) < 2:
+        return next(iter(places_of_form), "")
+    # Of a form that is as rare, the later one is at odds.
+    rarest = min(
+        places_of_form, key=lambda form: (len(places_of_form[form]), -places_of_form[form][0])
+    )
+    place = places_of_form[rarest][0]
+    others = [form for form in places_of_form if form != rarest]
+    before = places_of_form[others[0]][0] < place
+    where = "before" if before else "after"
+    reason = f"{_SAID[rarest]}, but the cells {where} have {_SAID[others[0]]}"
+    raise NoNumber(place, column.iloc[place], reason)
 
 
 # How a column is written, in an error.
